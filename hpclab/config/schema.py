@@ -1,0 +1,232 @@
+"""Every setting of a run: its default, unit, bound and source. YAML files state differences only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from hpclab.config.units import parse_memory_mb, parse_walltime_min
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Activation = Literal["elu", "relu", "selu", "silu", "tanh", "leaky_relu", "sigmoid", "identity"]
+
+
+def _plain_name(value: str) -> str:
+    if value in ("", ".", "..") or "/" in value or "\0" in value:
+        raise ValueError("must be a plain folder name, without '/'")
+    return value
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and strict about keys and types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class RunSection(Section):
+    """The run itself: where it lives and when it ends."""
+
+    name: Annotated[str, AfterValidator(_plain_name)] | None = None
+    """Folder name of the run under `root`; the config file's stem when not given."""
+    root: str = "runs"
+    """Folder that holds runs; shared between nodes on a cluster."""
+    max_iterations: Count = 30_000
+    """Iterations after which the run is complete; absolute, so a resumed run never adds any."""
+    max_env_steps: Count | None = None
+    """Environment steps over all ranks after which the run is complete, whichever limit comes first."""
+    save_interval: Count = 50
+    """Iterations between checkpoints. Source: mjlab 1.6.0."""
+    keep_last: Count | None = None
+    """Checkpoints to keep, newest first; all when not given."""
+
+
+class EnvSection(Section):
+    """The simulated environments of each rank."""
+
+    num_envs: Count = 4096
+    """Environments; of each rank or of the whole run, by `num_envs_scope`. Source: mjlab 1.6.0."""
+    num_envs_scope: Literal["per_rank", "global"] = "per_rank"
+    """per_rank: every rank runs `num_envs`. global: rank r of W runs num_envs // W, plus one if r < num_envs % W."""
+    backend: Literal["auto", "mujoco", "warp"] = "auto"
+    """Physics: mujoco (C, CPU) or warp (mujoco-warp). auto: warp on CUDA, mujoco on the CPU."""
+    threads: Count | None = None
+    """CPU threads of the mujoco backend per rank; usable cores divided by the ranks of the node when not given."""
+
+
+class ModelSection(Section):
+    """A multi-layer perceptron. Source of the defaults: mjlab 1.6.0, G1."""
+
+    hidden_dims: tuple[Count, ...] = (512, 256, 128)
+    """Width of each hidden layer [units]."""
+    activation: Activation = "elu"
+    """Activation between layers."""
+    obs_normalization: bool = True
+    """Normalise observations by running moments."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sequence(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("hidden_dims"), list):
+            return values | {"hidden_dims": tuple(values["hidden_dims"])}
+        return values
+
+
+class ActorSection(ModelSection):
+    """The policy: a multi-layer perceptron and a Gaussian with one trainable deviation per action."""
+
+    init_std: Positive = 1.0
+    """Standard deviation at the start [action units]."""
+    std_type: Literal["scalar", "log"] = "scalar"
+    """Whether the parameter is the deviation itself or its logarithm."""
+
+
+class CriticSection(ModelSection):
+    """The value function: a multi-layer perceptron with one output."""
+
+
+class PPOSection(Section):
+    """Proximal policy optimisation. Source of the defaults: mjlab 1.6.0 + RSL-RL 5.4.2, G1."""
+
+    name: Literal["ppo"] = "ppo"
+    num_steps_per_env: Count = 24
+    """Rollout steps T per iteration."""
+    num_learning_epochs: Count = 5
+    """Passes E over the rollout per update."""
+    num_mini_batches: Count = 4
+    """Mini-batches M per epoch; each holds floor(N * T / M) samples of a rank, the remainder is dropped."""
+    learning_rate: Positive = 1e-3
+    """Adam step size, at the start when the schedule is adaptive."""
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    """adaptive: KL > 2 * desired_kl divides the learning rate by 1.5, 0 < KL < desired_kl / 2 multiplies it."""
+    desired_kl: Positive = 0.01
+    """Target KL divergence between the rollout policy and the updated one [nat]."""
+    min_learning_rate: Positive = 1e-5
+    """Floor of the adaptive schedule."""
+    max_learning_rate: Positive = 1e-2
+    """Cap of the adaptive schedule."""
+    gamma: Fraction = 0.99
+    """Discount per control step."""
+    lam: Fraction = 0.95
+    """GAE bias-variance trade-off."""
+    clip_param: Positive = 0.2
+    """Range of the probability ratio and of the clipped value loss."""
+    use_clipped_value_loss: bool = True
+    """Clip the value function's change to clip_param."""
+    value_loss_coef: NonNegative = 1.0
+    """Weight of the value loss."""
+    entropy_coef: NonNegative = 0.01
+    """Weight of the entropy bonus."""
+    max_grad_norm: Positive = 1.0
+    """Gradient norm limit, for actor and critic each, after the reduction over ranks."""
+
+
+class SyncSection(Section):
+    """What ranks share. A key that is not given follows the preset; see `resolved`."""
+
+    preset: Literal["mjlab", "global"] = "mjlab"
+    """mjlab: the semantics of mjlab 1.6.0 + RSL-RL 5.4.2, exactly. global: one consistent training state."""
+    normalizer: Literal["local", "global"] | None = None
+    """local: each rank's own moments. global: merged exactly over all ranks, once per iteration."""
+    advantage: Literal["local", "global", "mini_batch"] | None = None
+    """Advantages normalised over a rank's rollout, over all ranks' rollouts, or over each rank's mini-batch."""
+    learning_rate: Literal["broadcast", "replicated"] | None = None
+    """Adaptive KL: rank 0 decides and broadcasts, or every rank decides the same from the reduced KL."""
+    metrics: Literal["rank0", "global"] | None = None
+    """Logged metrics: rank 0's own, or reduced over all ranks."""
+
+    def resolved(self) -> SyncSection:
+        """Return a copy with every key set: the preset's value where none was given."""
+        values = SYNC_PRESETS[self.preset] | self.model_dump(exclude_none=True)
+        return SyncSection(**values)
+
+
+SYNC_PRESETS: dict[str, dict[str, Any]] = {
+    "mjlab": {"normalizer": "local", "advantage": "local", "learning_rate": "broadcast", "metrics": "rank0"},
+    "global": {"normalizer": "global", "advantage": "global", "learning_rate": "replicated", "metrics": "global"},
+}
+
+
+class LaunchSection(Section):
+    """How many workers, on what."""
+
+    num_nodes: Count = 1
+    """Nodes of a submitted job."""
+    gpus_per_node: Count | None = None
+    """GPUs, and so workers, of each node; the profile's value when not given."""
+    cpu_workers_per_node: Count | None = None
+    """CPU workers of each node, in place of GPU workers."""
+    process_group_timeout_s: Positive = 600.0
+    """A collective that takes longer than this fails the run [s]."""
+
+
+class SlurmSection(Section):
+    """What is asked of Slurm. Site profiles (slurm/profiles/NAME.yaml) hold the same keys."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclude: str | None = None
+    """Host list that the job must not use."""
+    gpus_per_node: Count | None = None
+    """GPUs of one node of this site; used where `launch.gpus_per_node` is not given."""
+    gres: str | None = None
+    """Generic resources in Slurm's words, in place of --gpus-per-node (e.g. gpu:a100:4)."""
+    time: Annotated[int, BeforeValidator(parse_walltime_min), Field(ge=1)] = 1440
+    """Walltime of one attempt [min]; reads 90, 12:00:00, 1-12:00:00, 36h, 1.5d."""
+    memory: Annotated[int, BeforeValidator(parse_memory_mb), Field(ge=1)] | None = None
+    """Memory of a node [MB]; reads 64G, 64GiB, 4096M; the partition's default when not given."""
+    cpus_per_worker: Count = 8
+    """CPU cores for each worker."""
+    signal_lead_s: Count = 120
+    """How long before the walltime Slurm sends the notice to save [s]."""
+    mail_user: str | None = None
+    mail_type: str | None = None
+    setup: str | None = None
+    """Shell script that the job sources before its workers start."""
+    extra: dict[str, str | int | bool] = {}
+    """Any further sbatch option, by its long name without dashes."""
+
+
+class MetricsSection(Section):
+    """Where the numbers of a run go, besides metrics.jsonl."""
+
+    tensorboard: bool = True
+    """Write TensorBoard event files."""
+    wandb_project: str | None = None
+    """Log to this Weights & Biases project; needs the `wandb` extra."""
+
+
+class RunConfig(Section):
+    """One run, complete."""
+
+    task: str
+    """A name that `hpclab tasks` lists."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 42
+    """Base of every random stream; rank r uses seed + r. Source: mjlab 1.6.0."""
+    run: RunSection = RunSection()
+    env: EnvSection = EnvSection()
+    algorithm: PPOSection = PPOSection()
+    actor: ActorSection = ActorSection()
+    critic: CriticSection = CriticSection()
+    sync: SyncSection = SyncSection()
+    launch: LaunchSection = LaunchSection()
+    slurm: SlurmSection = SlurmSection()
+    metrics: MetricsSection = MetricsSection()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        samples = self.env.num_envs * self.algorithm.num_steps_per_env
+        if self.env.num_envs_scope == "per_rank" and samples < self.algorithm.num_mini_batches:
+            raise ValueError(
+                f"env.num_envs={self.env.num_envs} gives {samples} samples an iteration, fewer than "
+                f"algorithm.num_mini_batches={self.algorithm.num_mini_batches}; raise env.num_envs or lower num_mini_batches"
+            )
+        if self.launch.gpus_per_node is not None and self.launch.cpu_workers_per_node is not None:
+            raise ValueError("launch.gpus_per_node and launch.cpu_workers_per_node exclude each other; give one of them")
+        return self

@@ -1,0 +1,91 @@
+"""What a runner needs of a batch of environments, whatever simulates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+Observations = dict[str, Tensor]
+"""Observation groups by name ("actor", "critic"), each (N, dim) float32."""
+
+
+class Step(NamedTuple):
+    """What one control step returns. Shapes: N environments of this rank."""
+
+    observations: Observations
+    """After resets: for an environment that ended, the first observation of its next episode."""
+    rewards: Tensor
+    """(N,) float32, already multiplied by the control step's length."""
+    dones: Tensor
+    """(N,) bool, the episode ended, by termination or time-out."""
+    time_outs: Tensor
+    """(N,) bool, the episode ended by a time limit alone: its value is bootstrapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTotals:
+    """Sums over the episodes that ended since the last read; 0-dimensional tensors, additive over ranks."""
+
+    count: Tensor
+    """Episodes ended."""
+    sums: dict[str, Tensor]
+    """By log tag (`Episode_Reward/<term>`, `Episode_Termination/<term>`, `Metrics/<name>`): sum over those episodes."""
+
+
+class VecEnv(Protocol):
+    """N environments of one rank, stepped together on one device.
+
+    `step` never waits for the device: no `.item()`, no Python branch on data.
+    """
+
+    num_envs: int
+    num_actions: int
+    device: torch.device
+    step_dt: float
+    """Length of a control step [s]."""
+    max_episode_length: int
+    """Control steps after which an episode times out."""
+
+    @property
+    def observation_dims(self) -> dict[str, int]:
+        """Size of each observation group."""
+        ...
+
+    def reset(self) -> Observations:
+        """Start every environment anew (episode lengths randomised where the task says so) and observe."""
+        ...
+
+    def observe(self) -> Observations:
+        """Return the observations of the current state, as the last `reset` or `step` computed them."""
+        ...
+
+    def step(self, actions: Tensor) -> Step:
+        """Apply (N, num_actions) raw policy actions for one control step."""
+        ...
+
+    def read_episode_totals(self) -> EpisodeTotals:
+        """Return the totals since the last call and clear them."""
+        ...
+
+    def read_diagnostics(self) -> dict[str, float]:
+        """Return counts of what should not happen (NaN states, contact overflow by name) since the last call."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to continue bit for bit on the CPU: tensors, numbers and strings only."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`, of the same task and number of environments.
+
+        Raises:
+            CheckpointError: the state is of another task or size.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release threads and device memory."""
+        ...

@@ -1,0 +1,104 @@
+"""The layout of a run folder, and the one way to write a file that matters.
+
+    <run>/config.yaml  run.json  jobs.jsonl  stop
+          code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.txt}
+          checkpoints/iter-000050/...  checkpoints/latest
+          metrics/{metrics.jsonl,tensorboard/}
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Names every file of one run. It touches nothing: callers create what they write."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration: what every attempt trains from."""
+        return self.path / "config.yaml"
+
+    @property
+    def manifest(self) -> Path:
+        """run.json: id, creation time, git commit, versions."""
+        return self.path / "run.json"
+
+    @property
+    def jobs(self) -> Path:
+        """jobs.jsonl: one line when an attempt starts and one when it ends."""
+        return self.path / "jobs.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the owner of a live run."""
+        return self.path / "lock"
+
+    @property
+    def code(self) -> Path:
+        return self.path / "code"
+
+    @property
+    def submitit(self) -> Path:
+        return self.path / "submitit"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics"
+
+    def logs(self, attempt: int) -> Path:
+        return self.path / "logs" / f"attempt-{attempt:02d}"
+
+    def rank_log(self, attempt: int, rank: int) -> Path:
+        return self.logs(attempt) / f"rank-{rank:04d}.log"
+
+    def rank_error(self, attempt: int, rank: int) -> Path:
+        """Written by a rank that fails: JSON with time, host, rank, error and traceback."""
+        return self.logs(attempt) / f"error-{rank:04d}.json"
+
+    def stop_file(self, attempt: int) -> Path:
+        """Its presence asks all ranks of this attempt to save and stop at the same iteration."""
+        return self.logs(attempt) / "stop"
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write `content` so that readers see the old file or the whole new one, also after a power cut.
+
+    Raises:
+        OSError: the folder is missing, not writable, or full; the old file is then untouched.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's entries to disk, so that a rename inside it survives a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
