@@ -12,31 +12,54 @@ from torch import Tensor
 class Sim(Protocol):
     """N independent copies ("worlds") of one model. All tensors are float32 on `device`, of shape (N, ...).
 
-    `qpos`, `qvel` and `ctrl` are the live state and inputs: written in place by callers, read by the next `step`,
-    `forward` or `write_state`. Every other field is read-only and refreshed by `step` and `forward`. After `step`,
-    derived fields (xpos, sensordata, ...) describe the state before the last substep, as with mj_step; after
-    `forward` they describe the current state.
+    Every tensor handed out is live: the same memory holds the new values after each call. Only `ctrl` and the tensors
+    of `model_field` are for callers to write; the rest is read-only, and the state changes through `write_state` and
+    `add_velocity` alone (the mujoco backend keeps it in float64, of which `qpos` and `qvel` are rounded copies).
+
+    When values are fresh:
+
+    | | `qpos`, `qvel` | sensors and fields of position and velocity | contact and acceleration sensors |
+    |---|---|---|---|
+    | `step` | current | before its last substep, as with mj_step | of its last substep |
+    | `write_state` | current | stale | 0 in the worlds written |
+    | `add_velocity` | current | stale | unchanged |
+    | `forward` | unchanged | current | unchanged |
+
+    So one control step reads: `step`; terminations and rewards; pushes and resets; `forward`; observations, whose
+    contact forces are those of the last substep (recorded traces of mjlab 1.6.0 agree).
     """
 
     model: mujoco.MjModel
     num_envs: int
+    num_substeps: int
+    """Physics substeps of one `step` (the decimation)."""
     device: torch.device
     qpos: Tensor
     """(N, nq) generalised positions."""
     qvel: Tensor
     """(N, nv) generalised velocities."""
     ctrl: Tensor
-    """(N, nu) actuator inputs."""
+    """(N, nu) actuator inputs, in the order of the model's actuators; write it in place before `step`."""
+    diverged: Tensor
+    """(N,) bool: the state became NaN, infinite or absurdly large since the world's last `write_state`.
+
+    What such a world's tensors hold is unspecified, and may be NaN on the warp backend: end its episode and reset it.
+    """
+
+    def sensor(self, name: str) -> Tensor:
+        """Return the live (N, dim) view of one named sensor."""
+        ...
+
+    def sensor_history(self, name: str) -> Tensor:
+        """Return the live (N, num_substeps, dim) values of one named sensor in each substep of the last `step`."""
+        ...
 
     def field(self, name: str) -> Tensor:
         """Return the live (N, ...) tensor of a derived MjData field (xpos, xquat, site_xpos, cvel, subtree_com, ...).
 
-        Asking for a field the first time makes every later `step` and `forward` refresh it; ask while building.
+        Asking for a field the first time makes every later `step` and `forward` refresh it; ask while building. Sensors
+        are cheaper: prefer a frame sensor in the model. `forward` refreshes fields of position and velocity only.
         """
-        ...
-
-    def sensor(self, name: str) -> Tensor:
-        """Return the live (N, dim) view of one named sensor."""
         ...
 
     def model_field(self, name: str) -> Tensor:
@@ -51,32 +74,49 @@ class Sim(Protocol):
         ...
 
     def step(self) -> None:
-        """Advance every world by one physics substep of `model.opt.timestep`."""
+        """Advance every world by `num_substeps` physics substeps of `model.opt.timestep`, under constant `ctrl`."""
         ...
 
     def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:
-        """Put worlds with `mask` (N,) True into a state, at time 0, with warm start and other memory cleared.
+        """Put worlds with `mask` (N,) True into state (N, nq), (N, nv), at time 0, warm start and other memory cleared.
 
-        Other worlds are untouched. Derived fields stay stale until `forward`.
+        Other worlds are untouched, and their rows of `qpos` and `qvel` may hold anything.
+        """
+        ...
+
+    def add_velocity(self, delta: Tensor, mask: Tensor) -> None:
+        """Add `delta` (N, nv) to the generalised velocities of worlds with `mask` (N,) True; others are untouched.
+
+        A free joint's first three are the world-frame linear velocity [m/s], the next three the angular velocity in
+        the body's frame [rad/s].
         """
         ...
 
     def forward(self) -> None:
-        """Compute every derived field of the current state, without advancing it."""
+        """Compute the quantities of position and velocity at the current state, without advancing it."""
         ...
 
     def read_diagnostics(self) -> dict[str, int]:
-        """Return warnings since the last call by name (bad_qpos, contact_overflow, ...); waits for the device."""
+        """Return warnings since the last call by name (bad_qpos, contact_overflow, ...); waits for the device.
+
+        Names whose count is 0 are left out.
+        """
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Integration state (with warm start) and per-world model values."""
+        """Integration state (with warm start), per-world model values and the live tensors, on the CPU."""
         ...
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from `state`; on the mujoco backend bit for bit."""
+        """Continue from `state`; on the mujoco backend bit for bit.
+
+        Ask for the same fields and model fields before loading as were asked for before saving.
+
+        Raises:
+            ValueError: `state` has other tensors or shapes than this simulation.
+        """
         ...
 
     def close(self) -> None:
-        """Release threads and device memory."""
+        """Release threads and device memory; no tensor of this object may be used afterwards."""
         ...
