@@ -1,0 +1,1 @@
+"""Checkpoints: what is saved (state.py), and where and how (store.py)."""

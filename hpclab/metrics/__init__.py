@@ -1,0 +1,1 @@
+"""Metrics: what is recorded each iteration, and the sinks it goes to."""

@@ -1,0 +1,55 @@
+"""What one iteration reports, and what takes it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+MEAN_REWARD = "Train/mean_reward"
+"""Mean return of each rank's last 100 episodes; absent until one has ended."""
+MEAN_EPISODE_LENGTH = "Train/mean_episode_length"
+"""Mean length of the same episodes [control steps]."""
+TOTAL_FPS = "Perf/total_fps"
+"""Environment steps of all ranks per second of training."""
+COLLECTION_TIME = "Perf/collection_time"
+"""Rollout of one iteration [s]."""
+LEARNING_TIME = "Perf/learning_time"
+"""Update of one iteration [s]."""
+MEAN_STD = "Policy/mean_std"
+"""Standard deviation of the policy, averaged over actions [action units]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The numbers of one iteration."""
+
+    iteration: int
+    """From 0, absolute: a resumed run goes on counting."""
+    env_steps: int
+    """Environment steps so far, over all ranks and attempts, this iteration included."""
+    time: float
+    """When the iteration ended, Unix time [s]."""
+    attempt: int
+    values: dict[str, float]
+    """By log tag (Train/..., Loss/..., Perf/..., Policy/..., Episode_Reward/..., ...)."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as one flat JSON object; a value that is not finite becomes null, as JSON has no other word."""
+        numbers = {tag: value if math.isfinite(value) else None for tag, value in self.values.items()}
+        head = {"iteration": self.iteration, "env_steps": self.env_steps, "time": self.time, "attempt": self.attempt}
+        return head | numbers
+
+
+class Sink(Protocol):
+    """A place where records go: a file, a screen, a service. Rank 0 only."""
+
+    def write(self, record: Record) -> None:
+        """Take one iteration's numbers.
+
+        Raises:
+            OSError: they could not be stored; training goes on without them.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Runners: each owns a training loop."""

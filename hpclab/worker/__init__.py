@@ -1,0 +1,1 @@
+"""One rank: its environment variables, its signals, and the composition of everything it trains with."""
