@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from hpclab.config.units import parse_memory_mb, parse_walltime_min
 
@@ -21,10 +22,17 @@ def _plain_name(value: str) -> str:
     return value
 
 
+def _inconsistent(key: str, problem: str) -> PydanticCustomError:
+    """Return the error of settings that do not fit together, placed at one of them."""
+    return PydanticCustomError("inconsistent", "{problem}", {"key": key, "problem": problem})
+
+
 class Section(BaseModel):
     """A part of the configuration: frozen, and strict about keys and types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class RunSection(Section):
@@ -177,9 +185,11 @@ class SlurmSection(Section):
     """GPUs of one node of this site; used where `launch.gpus_per_node` is not given."""
     gres: str | None = None
     """Generic resources in Slurm's words, in place of --gpus-per-node (e.g. gpu:a100:4)."""
-    time: Annotated[int, BeforeValidator(parse_walltime_min), Field(ge=1)] = 1440
+    time: Annotated[int, BeforeValidator(parse_walltime_min, json_schema_input_type=int | str), Field(ge=1)] = 1440
     """Walltime of one attempt [min]; reads 90, 12:00:00, 1-12:00:00, 36h, 1.5d."""
-    memory: Annotated[int, BeforeValidator(parse_memory_mb), Field(ge=1)] | None = None
+    memory: Annotated[int, BeforeValidator(parse_memory_mb, json_schema_input_type=int | str), Field(ge=1)] | None = (
+        None
+    )
     """Memory of a node [MB]; reads 64G, 64GiB, 4096M; the partition's default when not given."""
     cpus_per_worker: Count = 8
     """CPU cores for each worker."""
@@ -223,10 +233,11 @@ class RunConfig(Section):
     def _consistent(self) -> Self:
         samples = self.env.num_envs * self.algorithm.num_steps_per_env
         if self.env.num_envs_scope == "per_rank" and samples < self.algorithm.num_mini_batches:
-            raise ValueError(
-                f"env.num_envs={self.env.num_envs} gives {samples} samples an iteration, fewer than "
-                f"algorithm.num_mini_batches={self.algorithm.num_mini_batches}; raise env.num_envs or lower num_mini_batches"
+            raise _inconsistent(
+                "env.num_envs",
+                f"{self.env.num_envs} gives {samples} samples an iteration, fewer than algorithm.num_mini_batches="
+                f"{self.algorithm.num_mini_batches}; raise env.num_envs or lower algorithm.num_mini_batches",
             )
         if self.launch.gpus_per_node is not None and self.launch.cpu_workers_per_node is not None:
-            raise ValueError("launch.gpus_per_node and launch.cpu_workers_per_node exclude each other; give one of them")
+            raise _inconsistent("launch.cpu_workers_per_node", "excludes launch.gpus_per_node; give one of the two")
         return self

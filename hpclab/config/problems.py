@@ -1,0 +1,170 @@
+"""Say what is wrong with a configuration: one line each, with its place, its key and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from hpclab.config.near_miss import suggest
+from hpclab.config.yaml_file import KeyPath, parse_yaml
+
+_EXPECTED = {
+    "int": "must be an integer",
+    "float": "must be a number",
+    "finite": "must be a finite number",
+    "bool": "must be true or false",
+    "string": "must be text",
+    "tuple": "must be a list",
+    "list": "must be a list",
+    "dict": "must be a section of keys",
+    "model": "must be a section of keys",
+}
+_BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+_BOUND_WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+_LAST = 10**9
+
+
+@dataclass(slots=True)
+class Origins:
+    """Where each value was written: a line of a file, or an argument of the command line."""
+
+    file: str
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    arguments: dict[KeyPath, str] = field(default_factory=dict)
+
+    def set_argument(self, path: KeyPath, argument: str) -> None:
+        """Record that an argument replaced the value at `path` with all that was under it."""
+        self.lines = {known: line for known, line in self.lines.items() if known[: len(path)] != path}
+        self.arguments = {known: text for known, text in self.arguments.items() if known[: len(path)] != path}
+        self.arguments[path] = argument
+
+    def locate(self, path: KeyPath) -> tuple[int, str]:
+        """Return the order among other places, and the place itself as a message begins with it."""
+        for length in range(len(path), 0, -1):
+            if argument := self.arguments.get(path[:length]):
+                return _LAST, f"command line: {argument}"
+            if line := self.lines.get(path[:length]):
+                return line, f"{self.file}:{line}"
+        return 0, self.file
+
+
+def describe(error_details: list[ErrorDetails], root: type[BaseModel], values: Any, origins: Origins) -> list[str]:
+    """Return one line for each wrong value, in the order of the file."""
+    by_path: dict[KeyPath, list[ErrorDetails]] = {}
+    for details in error_details:
+        by_path.setdefault(_path(details, values), []).append(details)
+    placed = [_line(path, errors, root, origins) for path, errors in by_path.items()]
+    return [text for _, text in sorted(placed, key=lambda item: item[0])]
+
+
+def place(origins: Origins, path: KeyPath, problem: str) -> tuple[int, str]:
+    """Return the order and the full line of a problem with the value at `path`."""
+    order, location = origins.locate(path)
+    key = dotted(path)
+    named = not key or location.startswith(f"command line: {key}=")
+    return order, f"{location}: {problem}" if named else f"{location}: {key}: {problem}"
+
+
+def dotted(path: KeyPath) -> str:
+    return ".".join(map(str, path))
+
+
+def show(value: Any) -> str:
+    """Return a value as a message names it, short and on one line."""
+    if isinstance(value, str):
+        return "the text " + repr(value if len(value) <= 60 else value[:57] + "...")
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "a section of keys"
+    return "a list" if isinstance(value, list | tuple) else repr(value)
+
+
+def _path(details: ErrorDetails, values: Any) -> KeyPath:
+    """Return the keys down to the wrong value, without what pydantic adds for the members of a union."""
+    if details["type"] == "inconsistent":
+        return tuple(details["ctx"]["key"].split("."))
+    if details["type"] in ("missing", "extra_forbidden"):
+        return details["loc"]
+    path: KeyPath = ()
+    for key in details["loc"]:
+        inside = isinstance(values, dict) and key in values
+        if not inside and not (isinstance(values, list | tuple) and isinstance(key, int) and key < len(values)):
+            break
+        values = values[key]
+        path = (*path, key)
+    return path
+
+
+def _line(path: KeyPath, errors: list[ErrorDetails], root: type[BaseModel], origins: Origins) -> tuple[int, str]:
+    if errors[0]["type"] == "extra_forbidden":
+        order, location = origins.locate(path)
+        section = "" if not path[:-1] or location.startswith("command line: ") else f"{dotted(path[:-1])}: "
+        return order, f"{location}: {section}unknown key {str(path[-1])!r}; {_meant(path, root)}"
+    if len(errors) == 1:
+        return place(origins, path, _problem(errors[0]))
+    kinds = " or ".join(_EXPECTED.get(error["type"].partition("_")[0], error["msg"]) for error in errors)
+    return place(origins, path, f"{kinds.replace(' or must be ', ' or ')}, is {show(errors[0]['input'])}")
+
+
+def _problem(details: ErrorDetails) -> str:
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    if kind == "missing":
+        return "is required but not given"
+    if kind == "inconsistent":
+        return details["msg"]
+    if kind == "value_error":
+        return f"{context['error']} (is {show(value)})"
+    if kind == "literal_error":
+        names = re.findall(r"'([^']*)'", context["expected"])
+        near = suggest(value, names, kind="values") if isinstance(value, str) else ""
+        hint = f"; {near}" if near.startswith("did") else ""
+        return f"must be {'one of ' if len(names) > 1 else ''}{', '.join(names)}, is {show(value)}{hint}"
+    if kind in _BOUNDS:
+        bound = _BOUNDS[kind]
+        return f"must be {_BOUND_WORDS[bound]} {context[bound]:g}, is {show(value)}"
+    expected = _EXPECTED.get(kind.partition("_")[0])
+    if expected is None:
+        return f"{details['msg']}, is {show(value)}"
+    return f"{expected}, is {show(value)}{_rewrite(kind.partition('_')[0], value)}"
+
+
+def _rewrite(expected: str, value: Any) -> str:
+    """Return what to write instead where the value is the right one in the wrong type."""
+    if expected == "int" and isinstance(value, float) and value.is_integer():
+        return f"; write {int(value)}"
+    if expected in ("int", "float") and isinstance(value, str):
+        plain = parse_yaml(value.replace("_", "").replace(",", "")).values
+        is_number = isinstance(plain, int if expected == "int" else int | float) and not isinstance(plain, bool)
+        return f"; write {plain}" if is_number else ""
+    if expected == "bool" and isinstance(value, str) and value.lower() in ("yes", "on", "no", "off", "true", "false"):
+        return f"; write {'true' if value.lower() in ('yes', 'on', 'true') else 'false'}"
+    if expected == "string" and not isinstance(value, dict | list) and value is not None:
+        return "; put it in quotes"
+    if expected == "tuple" and isinstance(value, int):
+        return f"; write [{value}]"
+    return ""
+
+
+def _meant(path: KeyPath, root: type[BaseModel]) -> str:
+    """Name the key that was meant: the same name in another section, a similar one here, or all that are valid."""
+    key = str(path[-1])
+    elsewhere = [dotted(known) for known in _all_keys(root) if known[-1] == key]
+    if elsewhere:
+        return f"did you mean {' or '.join(map(repr, elsewhere))}?"
+    section = root
+    for name in path[:-1]:
+        section = section.model_fields[str(name)].annotation  # type: ignore[assignment]
+    return suggest(key, section.model_fields, kind="keys")
+
+
+def _all_keys(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
+    for name, info in model.model_fields.items():
+        yield (*path, name)
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from _all_keys(info.annotation, (*path, name))
