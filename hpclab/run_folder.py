@@ -1,7 +1,7 @@
 """The layout of a run folder, and the one way to write a file that matters.
 
-    <run>/config.yaml  run.json  jobs.jsonl  stop
-          code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.txt}
+    <run>/config.yaml  run.json  jobs.jsonl  lock  cancel
+          code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,stop}
           checkpoints/iter-000050/...  checkpoints/latest
           metrics/{metrics.jsonl,tensorboard/}
 """
@@ -45,6 +45,11 @@ class RunFolder:
         return self.path / "lock"
 
     @property
+    def cancel_request(self) -> Path:
+        """Its presence says that a user ended the run: no attempt may requeue it. `hpclab resume` removes it."""
+        return self.path / "cancel"
+
+    @property
     def code(self) -> Path:
         return self.path / "code"
 
@@ -62,6 +67,9 @@ class RunFolder:
 
     def logs(self, attempt: int) -> Path:
         return self.path / "logs" / f"attempt-{attempt:02d}"
+
+    def launcher_log(self, attempt: int) -> Path:
+        return self.logs(attempt) / "launcher.log"
 
     def rank_log(self, attempt: int, rank: int) -> Path:
         return self.logs(attempt) / f"rank-{rank:04d}.log"
