@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from hpclab.config.near_miss import suggest
-from hpclab.config.problems import Origins, describe, place, show
+from hpclab.config.problems import LAST, Origins, Placed, describe, dotted, failure, place, show
 from hpclab.config.schema import RunConfig, Section, SlurmSection
 from hpclab.config.tasks import task_names
-from hpclab.config.yaml_file import Document, KeyPath, parse_yaml, write_yaml
+from hpclab.config.yaml_file import KeyPath, parse_yaml, write_yaml
 from hpclab.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -34,25 +34,20 @@ def load_config(path: Path, overrides: Sequence[str] = (), *, profile: Mapping[s
     Raises:
         ConfigError: the file cannot be read, or a key or value is wrong; it names all of them.
     """
-    document = _read(path)
-    problems = [_at(path, problem.line, problem.text) for problem in document.problems]
-    if document.values is None and not problems:
-        problems.append(f"{path}: is empty; write at least 'task: NAME'")
-    elif not isinstance(document.values, dict) and not problems:
-        problems.append(f"{path}: must be a section of keys, is {show(document.values)}")
-    from_file = document.values if isinstance(document.values, dict) else {}
-
-    values = _merged({"slurm": dict(profile)} if profile else {}, from_file)
-    origins = Origins(str(path), dict(document.lines))
+    from_file, problems, lines = _section(path)
+    if from_file is None and not problems:
+        problems.append((0, f"{path}: is empty; write at least 'task: NAME'"))
+    values = _merged({"slurm": dict(profile)} if profile else {}, from_file or {})
+    origins = Origins(str(path), lines)
     for argument in overrides:
         problems += _apply(argument, values, origins)
-    if problems and not from_file:
-        raise ConfigError("\n".join(problems))  # nothing was read: what is missing in it would only be noise
+    if from_file is None:
+        raise failure(problems)  # nothing was read: all that is missing in it would only be noise
 
     config, wrong = _validated(RunConfig, _without_empty_sections(values), origins)
     problems += wrong + _task_problems(values, origins)
     if problems or config is None:
-        raise ConfigError("\n".join(problems))
+        raise failure(problems)
     return config
 
 
@@ -67,15 +62,10 @@ def load_profile(name: str) -> dict[str, Any]:
         ConfigError: no such profile, or a key or value in it is wrong.
     """
     path = _profile_path(name)
-    document = _read(path)
-    problems = [_at(path, problem.line, problem.text) for problem in document.problems]
-    if not isinstance(document.values, dict | None) and not problems:
-        problems.append(f"{path}: must be a section of keys, is {show(document.values)}")
-    if problems:
-        raise ConfigError("\n".join(problems))
-    section, problems = _validated(SlurmSection, document.values or {}, Origins(str(path), document.lines))
-    if section is None:
-        raise ConfigError("\n".join(problems))
+    values, problems, lines = _section(path)
+    section, wrong = _validated(SlurmSection, values or {}, Origins(str(path), lines))
+    if section is None or problems:
+        raise failure(problems + wrong)
     return section.model_dump(exclude_unset=True)
 
 
@@ -84,7 +74,18 @@ def dump_config(config: RunConfig) -> str:
     return write_yaml(config.model_dump(mode="json"))
 
 
-def _read(path: Path) -> Document:
+def _section(path: Path) -> tuple[dict[str, Any] | None, list[Placed], dict[KeyPath, int]]:
+    """Return a file's keys (None when it has none), what is wrong with its text, and the line of each key."""
+    document = parse_yaml(_text(path))
+    problems = [(found.line, _at(path, found.line, found.text)) for found in document.problems]
+    if isinstance(document.values, dict):
+        return document.values, problems, document.lines
+    if document.values is not None:
+        problems.append((1, f"{path}: must be a section of keys, is {show(document.values)}"))
+    return None, problems, {}
+
+
+def _text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -94,11 +95,10 @@ def _read(path: Path) -> Document:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8 text; save it as UTF-8") from None
-    return parse_yaml(text)
 
 
 def _similar_files(path: Path) -> str:
@@ -122,28 +122,29 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _apply(argument: str, values: dict[str, Any], origins: Origins) -> list[str]:
+def _apply(argument: str, values: dict[str, Any], origins: Origins) -> list[Placed]:
     """Set in `values` what one `key.sub=value` says, and return what is wrong with the argument itself."""
     shown = " ".join(argument.split())
     shown = shown if len(shown) <= 120 else shown[:117] + "..."
     key, equals, text = argument.partition("=")
     parts = tuple(key.split("."))
     if not equals or not all(parts):
-        return [f"command line: {shown}: is not an override; write key.sub=value"]
+        return [(LAST, f"command line: {shown}: is not an override; write key.sub=value")]
     document = parse_yaml(text)
     if document.problems:
-        return [f"command line: {shown}: {problem.text}" for problem in document.problems]
+        return [(LAST, f"command line: {shown}: {problem.text}") for problem in document.problems]
     for path, value in _leaves(parts, document.values):
         section = values
-        for part in path[:-1]:
+        for depth, part in enumerate(path[:-1], start=1):
             if section.get(part) is None:
                 section[part] = {}
             section = section[part]
             if not isinstance(section, dict):
-                break  # the value there is wrong already, and is reported where it was written
-        else:
-            section[path[-1]] = value
-            origins.set_argument(path, shown)
+                return [
+                    (LAST, f"command line: {shown}: {dotted(path[:depth])} is {show(section)}, not a section of keys")
+                ]
+        section[path[-1]] = value
+        origins.set_argument(path, shown)
     return []
 
 
@@ -161,19 +162,18 @@ def _without_empty_sections(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None or key not in sections}
 
 
-def _validated(model: type[Model], values: dict[str, Any], origins: Origins) -> tuple[Model | None, list[str]]:
+def _validated(model: type[Model], values: dict[str, Any], origins: Origins) -> tuple[Model | None, list[Placed]]:
     try:
         return model.model_validate(values), []
     except ValidationError as error:
         return None, describe(error.errors(include_url=False), model, values, origins)
 
 
-def _task_problems(values: dict[str, Any], origins: Origins) -> list[str]:
+def _task_problems(values: dict[str, Any], origins: Origins) -> list[Placed]:
     task, known = values.get("task"), task_names()
     if not isinstance(task, str) or task in known:
         return []  # a missing one, or one that is not text, is the schema's finding
-    path: KeyPath = ("task",)
-    return [place(origins, path, f"unknown task {task!r}; {suggest(task, known, kind='tasks')}")[1]]
+    return [place(origins, ("task",), f"unknown task {task!r}; {suggest(task, known, kind='tasks')}")]
 
 
 def _profile_path(name: str) -> Path:
@@ -188,6 +188,5 @@ def _profile_path(name: str) -> Path:
     if not folders:
         raise ConfigError(f"--profile {name}: there is no folder {_PROFILES} at or above {working}; give a file's path")
     names = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-    raise ConfigError(
-        f"--profile {name}: no {name}.yaml in {' or '.join(map(str, folders))}; profiles there: {', '.join(names) or 'none'}"
-    )
+    where = " or ".join(map(str, folders))
+    raise ConfigError(f"--profile {name}: no {name}.yaml in {where}; profiles there: {', '.join(names) or 'none'}")

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from hpclab.config.near_miss import suggest
 from hpclab.config.yaml_file import KeyPath, parse_yaml
+from hpclab.errors import ConfigError
 
 _EXPECTED = {
     "int": "must be an integer",
@@ -26,7 +27,11 @@ _EXPECTED = {
 }
 _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
 _BOUND_WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-_LAST = 10**9
+LAST = 10**9
+"""The order of what was given on the command line."""
+
+Placed = tuple[int, str]
+"""A problem's order (its line in the file; the command line comes after it), and its message."""
 
 
 @dataclass(slots=True)
@@ -43,27 +48,34 @@ class Origins:
         self.arguments = {known: text for known, text in self.arguments.items() if known[: len(path)] != path}
         self.arguments[path] = argument
 
-    def locate(self, path: KeyPath) -> tuple[int, str]:
+    def locate(self, path: KeyPath) -> Placed:
         """Return the order among other places, and the place itself as a message begins with it."""
         for length in range(len(path), 0, -1):
             if argument := self.arguments.get(path[:length]):
-                return _LAST, f"command line: {argument}"
+                return LAST, f"command line: {argument}"
             if line := self.lines.get(path[:length]):
                 return line, f"{self.file}:{line}"
+        for known, argument in self.arguments.items():
+            if known[: len(path)] == path != ():
+                return LAST, f"command line: {argument}"  # it made a section of what is none
         return 0, self.file
 
 
-def describe(error_details: list[ErrorDetails], root: type[BaseModel], values: Any, origins: Origins) -> list[str]:
-    """Return one line for each wrong value, in the order of the file."""
+def failure(problems: list[Placed]) -> ConfigError:
+    """Return the error that names every problem, one line each, in the order of the file."""
+    return ConfigError("\n".join(text for _, text in sorted(problems, key=lambda problem: problem[0])))
+
+
+def describe(error_details: list[ErrorDetails], root: type[BaseModel], values: Any, origins: Origins) -> list[Placed]:
+    """Return one problem for each wrong value."""
     by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for details in error_details:
         by_path.setdefault(_path(details, values), []).append(details)
-    placed = [_line(path, errors, root, origins) for path, errors in by_path.items()]
-    return [text for _, text in sorted(placed, key=lambda item: item[0])]
+    return [_line(path, errors, root, origins) for path, errors in by_path.items()]
 
 
-def place(origins: Origins, path: KeyPath, problem: str) -> tuple[int, str]:
-    """Return the order and the full line of a problem with the value at `path`."""
+def place(origins: Origins, path: KeyPath, problem: str) -> Placed:
+    """Return a problem with the value at `path`."""
     order, location = origins.locate(path)
     key = dotted(path)
     named = not key or location.startswith(f"command line: {key}=")
@@ -101,7 +113,7 @@ def _path(details: ErrorDetails, values: Any) -> KeyPath:
     return path
 
 
-def _line(path: KeyPath, errors: list[ErrorDetails], root: type[BaseModel], origins: Origins) -> tuple[int, str]:
+def _line(path: KeyPath, errors: list[ErrorDetails], root: type[BaseModel], origins: Origins) -> Placed:
     if errors[0]["type"] == "extra_forbidden":
         order, location = origins.locate(path)
         section = "" if not path[:-1] or location.startswith("command line: ") else f"{dotted(path[:-1])}: "
@@ -115,7 +127,8 @@ def _line(path: KeyPath, errors: list[ErrorDetails], root: type[BaseModel], orig
 def _problem(details: ErrorDetails) -> str:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     if kind == "missing":
-        return "is required but not given"
+        hint = "; `hpclab tasks` lists what there is" if details["loc"] == ("task",) else ""
+        return f"is required but not given{hint}"
     if kind == "inconsistent":
         return details["msg"]
     if kind == "value_error":

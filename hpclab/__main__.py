@@ -1,0 +1,5 @@
+"""`python -m hpclab` is `hpclab`."""
+
+from hpclab.cli import main
+
+main()

@@ -1,0 +1,208 @@
+"""The command line: one short function a command. What a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+import hpclab
+from hpclab.errors import HpclabError
+
+app = typer.Typer(
+    name="hpclab",
+    help="Train robot policies on a laptop or a Slurm cluster from one YAML file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Look at a run's configuration before it starts.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file that describes the run.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/g1.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY.SUB=VALUE", help="Settings that replace the file's, e.g. env.num_envs=64."),
+]
+Profile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Site: slurm/profiles/NAME.yaml, or the path of such a file.")
+]
+
+
+class GpuIdsCommand(TyperCommand):
+    """A command whose `--gpu-ids` takes all the ids that follow it: `--gpu-ids 0 1` is `--gpu-ids 0,1`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, join_gpu_ids(args))
+
+
+def join_gpu_ids(arguments: list[str]) -> list[str]:
+    """Join what follows `--gpu-ids` with commas, up to the first argument that is no GPU index, UUID or MIG entry."""
+    if "--gpu-ids" not in arguments:
+        return arguments
+    first = arguments.index("--gpu-ids") + 1
+    end = min(first + 1, len(arguments))  # the first is its value, whatever it looks like
+    while end < len(arguments) and (arguments[end].isdecimal() or arguments[end].startswith(("GPU-", "MIG-"))):
+        end += 1
+    ids = [",".join(arguments[first:end])] if end > first else []
+    return [*arguments[:first], *ids, *join_gpu_ids(arguments[end:])]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hpclab {hpclab.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(cls=GpuIdsCommand)
+def train(
+    config: Config,
+    overrides: Overrides = None,
+    gpu_ids: Annotated[
+        str | None,
+        typer.Option(metavar="0 1 ... | all | none", help="GPUs to train on, one worker each; none: the CPU."),
+    ] = None,
+    num_workers: Annotated[int | None, typer.Option(metavar="W", min=1, help="CPU workers.")] = None,
+    torchrunx_log_dir: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help='torchrunx\'s own logs; "": none. TORCHRUNX_LOG_DIR goes before it.'),
+    ] = None,
+) -> None:
+    """Train on this machine; a run that exists goes on from its last checkpoint."""
+    from hpclab.launch.train import train
+
+    ids = None if gpu_ids is None else gpu_ids.replace(",", " ").split()
+    train(config, overrides or [], gpu_ids=ids, num_workers=num_workers, torchrunx_log_dir=torchrunx_log_dir)
+
+
+@app.command()
+def submit(
+    config: Config,
+    overrides: Overrides = None,
+    nodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Nodes; else launch.num_nodes.")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(metavar="G", min=1, help="GPUs, and workers, a node.")] = None,
+    workers_per_node: Annotated[int | None, typer.Option(metavar="W", min=1, help="CPU workers a node.")] = None,
+    profile: Profile = None,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Show the plan and the sbatch script; start nothing.")
+    ] = False,
+    local: Annotated[bool, typer.Option("--local", help="Run the same job here, with N pseudo-nodes.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Rehearse here: --local, scaled down, with a report.")
+    ] = False,
+) -> None:
+    """Train on a Slurm cluster."""
+    from hpclab.launch.submit import submit
+
+    submit(
+        config,
+        overrides or [],
+        num_nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        workers_per_node=workers_per_node,
+        profile=profile,
+        print_only=print_only,
+        local=local,
+        dry_run=dry_run,
+    )
+
+
+@app.command()
+def resume(run: Run, overrides: Overrides = None) -> None:
+    """Go on with a run from its last checkpoint, where and how it ran before."""
+    from hpclab.launch.resume import resume
+
+    resume(run, overrides or [])
+
+
+@app.command()
+def status(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="Run folder; all runs when not given.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print again every few seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Say how runs are doing: state, iteration, reward, speed, attempts."""
+    from hpclab.launch.status import status
+
+    status(run, as_json=as_json, watch=watch)
+
+
+@app.command()
+def logs(
+    run: Run,
+    rank: Annotated[int | None, typer.Option(metavar="R", min=0, help="Rank whose log to print; else rank 0.")] = None,
+    attempt: Annotated[int | None, typer.Option(metavar="A", min=0, help="Attempt; else the last one.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as the log grows.")] = False,
+) -> None:
+    """Print a worker's log."""
+    from hpclab.launch.logs import logs
+
+    logs(run, rank=rank, attempt=attempt, follow=follow)
+
+
+@app.command()
+def cancel(run: Run) -> None:
+    """End a run's job, or the process that trains it here."""
+    from hpclab.launch.cancel import cancel
+
+    cancel(run)
+
+
+@app.command()
+def tasks() -> None:
+    """List what can be trained."""
+    from hpclab.config.tasks import task_names
+
+    for name, summary in task_names().items():
+        print(f"{name:24} {summary}")
+
+
+@config_app.command()
+def show(config: Config, overrides: Overrides = None, profile: Profile = None) -> None:
+    """Print a run with every setting, `sync` as it takes effect."""
+    from hpclab.config.load import dump_config, load_config, load_profile
+
+    loaded = load_config(config, overrides or [], profile=None if profile is None else load_profile(profile))
+    print(dump_config(loaded.model_copy(update={"sync": loaded.sync.resolved()})), end="")
+
+
+@config_app.command()
+def schema() -> None:
+    """Print the JSON Schema of config files, for editors."""
+    import json
+
+    from hpclab.config.json_schema import run_json_schema
+
+    print(json.dumps(run_json_schema(), indent=2))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command, print an error as one line for each problem, and exit with its code.
+
+    Raises:
+        SystemExit: always; 0 when the command did what was asked, 2 when the request was wrong, 130 after Ctrl-C.
+    """
+    try:
+        code = app(arguments, prog_name="hpclab", standalone_mode=False)
+    except HpclabError as error:
+        print(error, file=sys.stderr)
+        code = error.exit_code
+    except typer.TyperException as error:
+        print(f"hpclab: {error.format_message()}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
