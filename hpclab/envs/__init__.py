@@ -1,0 +1,1 @@
+"""Environments: physics, terms, managers and tasks."""

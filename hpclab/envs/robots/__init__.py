@@ -1,0 +1,1 @@
+"""Robot models, written here as MJCF, and the numbers that tasks share."""

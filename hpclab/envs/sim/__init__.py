@@ -1,0 +1,1 @@
+"""Physics behind one interface: MuJoCo on CPU threads, mujoco-warp on GPUs."""

@@ -1,0 +1,247 @@
+"""Physics on CPU threads: `mujoco.batch.Batch`, one float64 state row per world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+import torch
+from mujoco.batch import Batch
+from torch import Tensor
+
+from hpclab.envs.sim.fields import KINEMATIC_FIELDS, check_field, kinematic_columns, sensor_columns
+
+Float32 = npt.NDArray[np.float32]
+
+_VELOCITY_STAGE = int(mujoco.mjtStage.mjSTAGE_VEL.value)
+_FIRST_BAD, _LAST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADCTRL)
+_WARNING_NAMES = {
+    int(mujoco.mjtWarning.mjWARN_INERTIA): "singular_inertia",
+    int(mujoco.mjtWarning.mjWARN_CONTACTFULL): "contact_overflow",
+    int(mujoco.mjtWarning.mjWARN_CNSTRFULL): "constraint_overflow",
+    int(mujoco.mjtWarning.mjWARN_BADQPOS): "bad_qpos",
+    int(mujoco.mjtWarning.mjWARN_BADQVEL): "bad_qvel",
+    int(mujoco.mjtWarning.mjWARN_BADQACC): "bad_qacc",
+    int(mujoco.mjtWarning.mjWARN_BADCTRL): "bad_ctrl",
+}
+
+
+class MujocoSim:
+    """`Sim` on the CPU. Results do not depend on the number of threads, and a reloaded state continues bit for bit.
+
+    The float64 state rows of the batch are the truth; tensors are float32 copies, refreshed after each call.
+    """
+
+    def __init__(self, model: mujoco.MjModel, num_envs: int, *, num_substeps: int = 1, threads: int = 1) -> None:
+        """Start `num_envs` worlds at the model's initial state.
+
+        Args:
+            model: compiled model; the batch copies it.
+            num_envs: number of worlds N.
+            num_substeps: physics substeps of one `step`.
+            threads: threads that share the work, the caller's included.
+        """
+        self.model = model
+        self.num_envs = num_envs
+        self.num_substeps = num_substeps
+        self.device = torch.device("cpu")
+        self._batch = Batch(model, num_envs, threads)
+        self._initial_row = self._batch.state[0].copy()
+        self._state_qpos = self._batch.bind("qpos")
+        self._state_qvel = self._batch.bind("qvel")
+        self._state_ctrl = self._batch.bind("ctrl")
+        self._state_sensordata = self._batch.bind("sensordata") if model.nsensordata else np.zeros((num_envs, 0))
+        self._fresh, self._held = kinematic_columns(model)
+        self._record: list[str] = []
+        self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
+        self._bad_counts = self._batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
+        self._bad_total = self._bad_counts.sum(axis=1)
+        self._reported = self._batch.warning[:, :, 1].sum(axis=0)
+
+        self._live: dict[str, npt.NDArray[Any]] = {
+            "qpos": self._state_qpos.astype(np.float32),
+            "qvel": self._state_qvel.astype(np.float32),
+            "ctrl": self._state_ctrl.astype(np.float32),
+            "sensordata": np.zeros((num_envs, model.nsensordata), np.float32),
+            "sensor_history": np.zeros((num_envs, num_substeps, model.nsensordata), np.float32),
+            "diverged": np.zeros(num_envs, np.bool_),
+        }
+        self._qpos, self._qvel, self._ctrl = self._live["qpos"], self._live["qvel"], self._live["ctrl"]
+        self._sensordata, self._history = self._live["sensordata"], self._live["sensor_history"]
+        self._diverged = self._live["diverged"]
+        self.qpos, self.qvel, self.ctrl = (torch.from_numpy(a) for a in (self._qpos, self._qvel, self._ctrl))
+        self.diverged = torch.from_numpy(self._diverged)
+        self._fields: dict[str, tuple[npt.NDArray[Any], Float32]] = {}
+        self._model_fields: dict[str, _ModelField] = {}
+
+    def sensor(self, name: str) -> Tensor:
+        """Return the live (N, dim) view of one named sensor."""
+        return torch.from_numpy(self._sensordata)[:, sensor_columns(self.model, name)]
+
+    def sensor_history(self, name: str) -> Tensor:
+        """Return the live (N, num_substeps, dim) values of one named sensor in each substep of the last `step`."""
+        columns = sensor_columns(self.model, name)
+        self._record = ["sensordata"]
+        return torch.from_numpy(self._history)[:, :, columns]
+
+    def field(self, name: str) -> Tensor:
+        """Return the live (N, ...) tensor of a derived field; see `Sim.field`.
+
+        Raises:
+            ValueError: not a field of `fields.py`.
+        """
+        check_field(name)
+        if name not in self._fields:
+            source = self._batch.bind(name)
+            self._fields[name] = (source, np.zeros(source.shape, np.float32))
+            self._live[f"field/{name}"] = self._fields[name][1]
+        return torch.from_numpy(self._fields[name][1])
+
+    def model_field(self, name: str) -> Tensor:
+        """Give a model field a value per world; see `Sim.model_field`.
+
+        Raises:
+            ValueError: MuJoCo has no such field, or it does not hold real numbers.
+        """
+        if name not in self._model_fields:
+            values = self._batch.expand(name)
+            if values.dtype != np.float64:
+                raise ValueError(f"model field {name!r} holds {values.dtype}, not real numbers")
+            self._model_fields[name] = _ModelField(values)
+        return torch.from_numpy(self._model_fields[name].values32)
+
+    def commit_model(self) -> None:
+        """Make per-world model values take effect, with the constants that follow from them."""
+        changed = [name for name, field in self._model_fields.items() if field.commit()]
+        if any(name in mujoco.MjModel._setconst_inputs for name in changed):
+            self._batch.set_const()
+
+    def step(self) -> None:
+        """Advance every world by `num_substeps` substeps under constant `ctrl`."""
+        np.copyto(self._state_ctrl, self._ctrl)
+        # a world that MuJoCo auto-resets stops for the rest of this call
+        self._batch.rollout(
+            self.num_substeps, record=self._record, out=dict.fromkeys(self._record, self._substep_sensordata)
+        )
+        if self._record:
+            np.copyto(self._history, self._substep_sensordata, casting="same_kind")
+        np.copyto(self._sensordata, self._state_sensordata, casting="same_kind")
+        for source, live in self._fields.values():
+            np.copyto(live, source, casting="same_kind")
+        self._refresh_state()
+        self._find_diverged()
+
+    def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:
+        """Put worlds with `mask` True into a state; see `Sim.write_state`."""
+        ids = np.flatnonzero(mask.numpy())
+        if ids.size == 0:
+            return
+        self._batch.state[ids] = self._initial_row
+        self._state_qpos[ids] = qpos.numpy()[ids]
+        self._state_qvel[ids] = qvel.numpy()[ids]
+        self._qpos[ids] = self._state_qpos[ids]
+        self._qvel[ids] = self._state_qvel[ids]
+        for columns in self._held:
+            self._sensordata[ids, columns] = 0.0
+        self._diverged[ids] = False
+
+    def add_velocity(self, delta: Tensor, mask: Tensor) -> None:
+        """Add `delta` (N, nv) to the velocities of worlds with `mask` True."""
+        ids = np.flatnonzero(mask.numpy())
+        if ids.size == 0:
+            return
+        self._state_qvel[ids] += delta.numpy()[ids]
+        self._qvel[ids] = self._state_qvel[ids]
+
+    def forward(self) -> None:
+        """Compute the quantities of position and velocity at the current state."""
+        self._batch.forward(stage=_VELOCITY_STAGE)
+        # the batch's MjData serve many worlds, so what this stage leaves out now holds another world's value
+        for columns in self._fresh:
+            np.copyto(self._sensordata[:, columns], self._state_sensordata[:, columns], casting="same_kind")
+        for name, (source, live) in self._fields.items():
+            if name in KINEMATIC_FIELDS:
+                np.copyto(live, source, casting="same_kind")
+
+    def read_diagnostics(self) -> dict[str, int]:
+        """Return warnings since the last call by name, without those that did not occur."""
+        counts = self._batch.warning[:, :, 1].sum(axis=0)
+        new = counts - self._reported
+        self._reported = counts
+        return {name: int(new[index]) for index, name in _WARNING_NAMES.items() if new[index]}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return float64 state rows (`integration`), model values (`model/...`) and the live tensors (`live/...`)."""
+        state = {"integration": torch.from_numpy(self._batch.state.copy())}
+        for name, values in self._live.items():
+            state[f"live/{name}"] = torch.from_numpy(values.copy())
+        for name, field in self._model_fields.items():
+            state[f"model/{name}"] = torch.from_numpy(field.values64.copy())
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from `state`, bit for bit.
+
+        Raises:
+            ValueError: `state` has other tensors or shapes than this simulation.
+        """
+        targets: dict[str, npt.NDArray[Any]] = {"integration": self._batch.state}
+        targets.update({f"live/{name}": values for name, values in self._live.items()})
+        targets.update({f"model/{name}": field.values64 for name, field in self._model_fields.items()})
+        check_state(state, {name: target.shape for name, target in targets.items()})
+        for name, target in targets.items():
+            target[...] = state[name].numpy()
+        for field in self._model_fields.values():
+            field.adopt()
+        if any(name in mujoco.MjModel._setconst_inputs for name in self._model_fields):
+            self._batch.set_const()
+
+    def close(self) -> None:
+        """End the threads."""
+        del self._batch
+
+    def _refresh_state(self) -> None:
+        np.copyto(self._qpos, self._state_qpos, casting="same_kind")
+        np.copyto(self._qvel, self._state_qvel, casting="same_kind")
+
+    def _find_diverged(self) -> None:
+        """Flag worlds that MuJoCo reset by itself, and those whose new state it would reset in the next substep."""
+        total = self._bad_counts.sum(axis=1)
+        finite = np.abs(self._qpos).max(axis=1, initial=0.0) < mujoco.mjMAXVAL
+        finite &= np.abs(self._qvel).max(axis=1, initial=0.0) < mujoco.mjMAXVAL
+        self._diverged |= (total != self._bad_total) | ~finite
+        self._bad_total = total
+
+
+class _ModelField:
+    """Per-world values of one model field: float64 for MuJoCo, float32 for the caller to write."""
+
+    def __init__(self, values64: npt.NDArray[np.float64]) -> None:
+        self.values64 = values64
+        self.values32 = values64.astype(np.float32)
+        self._committed = self.values32.copy()
+
+    def commit(self) -> bool:
+        """Take over the entries written since the last commit; the others keep all their digits."""
+        changed = self.values32 != self._committed
+        if not changed.any():
+            return False
+        self.values64[changed] = self.values32[changed]
+        np.copyto(self._committed, self.values32)
+        return True
+
+    def adopt(self) -> None:
+        """Follow new float64 values."""
+        np.copyto(self.values32, self.values64, casting="same_kind")
+        np.copyto(self._committed, self.values32)
+
+
+def check_state(state: dict[str, Tensor], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless `state` has exactly the tensors of `shapes`."""
+    found = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    if found != shapes:
+        different = sorted(name for name in found.keys() | shapes.keys() if found.get(name) != shapes.get(name))
+        details = ", ".join(f"{name}: {found.get(name)} saved, {shapes.get(name)} here" for name in different)
+        raise ValueError(f"this state belongs to another simulation ({details})")
