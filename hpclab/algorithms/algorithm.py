@@ -1,0 +1,49 @@
+"""What a runner needs of an on-policy algorithm."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from hpclab.envs.vec_env import Observations, Step
+
+
+class Algorithm(Protocol):
+    """Collects a rollout step by step, then learns from it. Shapes: N environments of this rank, A actions."""
+
+    def broadcast_parameters(self) -> None:
+        """Give every rank rank 0's models. Collective."""
+        ...
+
+    def act(self, observations: Observations) -> Tensor:
+        """Return (N, A) actions for a rollout step and remember them."""
+        ...
+
+    def process_step(self, step: Step) -> None:
+        """Take what the environments answered to the last `act`."""
+        ...
+
+    def finish_rollout(self, observations: Observations) -> None:
+        """Compute what learning needs of the rollout; `observations` follow its last step. Collective."""
+        ...
+
+    def update(self) -> dict[str, Tensor]:
+        """Learn from the rollout and return 0-dimensional losses by log name. Collective."""
+        ...
+
+    def act_inference(self, observations: Observations) -> Tensor:
+        """Return the (N, A) actions that the policy holds best; nothing is remembered."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that learning continues from, bit for bit, between two iterations."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointError: the state is of other models.
+        """
+        ...

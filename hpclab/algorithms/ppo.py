@@ -1,0 +1,280 @@
+"""Proximal policy optimisation. Source: Schulman et al. 2017, arXiv:1707.06347, as in RSL-RL 5.4.2."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from hpclab.algorithms import advantage, losses
+from hpclab.config.schema import RunConfig
+from hpclab.distributed import gradients, moments
+from hpclab.distributed.collectives import Collectives
+from hpclab.distributed.moments import Moments
+from hpclab.distributed.sync import sample_weights
+from hpclab.envs.vec_env import Observations, Step
+from hpclab.errors import CheckpointError
+from hpclab.models import distributions
+from hpclab.models.actor_critic import Actor, Critic
+from hpclab.models.normalizers import RunningNormalizer
+from hpclab.storage.rollout import MiniBatch, Permutation, RolloutStorage, random_permutation
+
+_LOSSES = ("value_loss", "surrogate_loss", "entropy", "kl", "actor_grad_norm", "critic_grad_norm")
+
+
+class PPO:
+    """Actor, critic, optimiser and rollout of one rank.
+
+    Nothing here waits for the device. What ranks share follows `config.sync`: see `describe_sync`.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        observation_dims: dict[str, int],
+        num_actions: int,
+        num_envs: int,
+        device: torch.device,
+        collectives: Collectives | None = None,
+        permutation: Permutation = random_permutation,
+    ) -> None:
+        """Build the models (torch's global generator draws the parameters) and the buffers.
+
+        Args:
+            config: the run.
+            observation_dims: size of the groups "actor" and "critic".
+            num_actions: A.
+            num_envs: N, environments of this rank.
+            device: where everything lives.
+            collectives: the ranks; one rank alone when not given.
+            permutation: draws the order of samples, once per iteration.
+        """
+        self.config = config.algorithm
+        self.sync = config.sync.resolved()
+        self.device = device
+        self.collectives = collectives or Collectives()
+        self.permutation = permutation
+        self.actor = Actor(config.actor, observation_dims["actor"], num_actions).to(device)
+        self.critic = Critic(config.critic, observation_dims["critic"]).to(device)
+        self.storage = RolloutStorage(self.config.num_steps_per_env, num_envs, observation_dims, num_actions, device)
+        self.gradients = gradients.FlatGradients([self.actor, self.critic], num_extra=1)
+        weights = sample_weights(config, self.collectives.world_size)
+        self.weight = None if weights is None else weights[self.collectives.rank]
+        self.optimizer = torch.optim.Adam(
+            [*self.actor.parameters(), *self.critic.parameters()],
+            lr=torch.tensor(self.config.learning_rate, device=device),
+            fused=True,
+        )
+        self._deltas: list[Moments] = []
+
+    @property
+    def learning_rate(self) -> Tensor:
+        """The optimiser's learning rate, a 0-dimensional tensor on the device, changed in place."""
+        return cast(Tensor, self.optimizer.param_groups[0]["lr"])
+
+    def broadcast_parameters(self) -> None:
+        """Give every rank rank 0's parameters and buffers. Collective."""
+        gradients.broadcast_parameters([self.actor, self.critic], self.collectives)
+
+    @torch.no_grad()
+    def act(self, observations: Observations, actions: Tensor | None = None) -> Tensor:
+        """Return (N, A) actions for a rollout step: sampled, or `actions` where a recording is replayed."""
+        storage, t = self.storage, self.storage.step
+        distribution = self.actor(observations["actor"])
+        if actions is None:
+            actions = distributions.sample(distribution)
+        for group, buffer in storage.observations.items():
+            buffer[t] = observations[group]
+        storage.actions[t] = actions
+        storage.log_probs[t] = distributions.log_prob(distribution, actions)
+        storage.means[t], storage.stds[t] = distribution
+        storage.values[t] = self.critic(observations["critic"])
+        return actions
+
+    @torch.no_grad()
+    def act_inference(self, observations: Observations) -> Tensor:
+        """Return the (N, A) mean actions of the policy."""
+        mean: Tensor = self.actor(observations["actor"]).mean
+        return mean
+
+    @torch.no_grad()
+    def process_step(self, step: Step) -> None:
+        """Take the answer to the last `act`: local normalisers see the new observations, time-outs are bootstrapped."""
+        storage, t = self.storage, self.storage.step
+        if self.sync.normalizer == "local":
+            for group, normalizer in self._normalizers().items():
+                normalizer.update(step.observations[group])
+        storage.rewards[t] = advantage.bootstrap_time_outs(
+            step.rewards, storage.values[t], step.time_outs, gamma=self.config.gamma
+        )
+        storage.dones[t] = step.dones
+        storage.step += 1
+
+    @torch.no_grad()
+    def finish_rollout(self, observations: Observations) -> None:
+        """Compute returns and advantages; `observations` follow the last step.
+
+        One packed collective where moments are global: the advantages' and the observations'. The latter reach the
+        normalisers after the update, so that it sees the rollout's observations as the rollout's policy did.
+        """
+        storage, config = self.storage, self.config
+        assert storage.step == storage.num_steps, "a rollout must be complete before it is finished"
+        advantages = advantage.gae(
+            storage.rewards,
+            storage.values,
+            self.critic(observations["critic"]),
+            storage.dones,
+            gamma=config.gamma,
+            lam=config.lam,
+        )
+        torch.add(advantages, storage.values, out=storage.returns)
+        shared = self._measure_observations(observations) if self.sync.normalizer == "global" else []
+        if self.sync.advantage == "global":
+            shared = [*shared, moments.measure(advantages.unsqueeze(-1))]
+        if shared:
+            shared = moments.gather(shared, self.collectives)
+        if self.sync.advantage == "global":
+            count, mean, m2 = shared.pop()
+            std = (m2 / (count - 1.0)).sqrt()
+            advantages = ((advantages - mean) / (std + advantage.ADVANTAGE_EPS)).to(advantages.dtype)
+        elif self.sync.advantage == "local":
+            advantages = advantage.normalize(advantages)
+        storage.advantages.copy_(advantages)
+        self._deltas = shared
+
+    def update(self) -> dict[str, Tensor]:
+        """Learn from the rollout: E epochs of M mini-batches.
+
+        Returns:
+            0-dimensional tensors: learning_rate, and value_loss, surrogate_loss, entropy, kl, actor_grad_norm,
+            critic_grad_norm as means over the updates (over the ranks too under `sync.metrics: global`).
+        """
+        storage, config = self.storage, self.config
+        with torch.no_grad():
+            order = self.permutation(storage.num_steps * storage.num_envs, self.device)
+            # The normalisers do not change during the update, so one pass serves every epoch.
+            actor_observations = self.actor.normalizer(storage.observations["actor"])
+            critic_observations = self.critic.normalizer(storage.observations["critic"])
+            mini_batches = list(
+                storage.mini_batches(actor_observations, critic_observations, order, config.num_mini_batches)
+            )
+        totals = torch.zeros(len(_LOSSES), device=self.device)
+        for _ in range(config.num_learning_epochs):
+            for batch in mini_batches:
+                totals += self._step(batch)
+        totals /= config.num_learning_epochs * config.num_mini_batches
+        if self.sync.metrics == "global" and self.collectives.world_size > 1:
+            weight = 1.0 / self.collectives.world_size if self.weight is None else self.weight
+            self.collectives.all_reduce_sum(totals.mul_(weight))
+        self._merge_normalizers()
+        storage.step = 0
+        return dict(zip(_LOSSES, totals.unbind(), strict=True)) | {"learning_rate": self.learning_rate.clone()}
+
+    def _step(self, batch: MiniBatch) -> Tensor:
+        """Take one gradient step and return the numbers named by `_LOSSES`."""
+        config = self.config
+        advantages = batch.advantages
+        if self.sync.advantage == "mini_batch":
+            advantages = advantage.normalize(advantages)
+        distribution = self.actor.head(batch.actor_observations)
+        values = self.critic.head(batch.critic_observations)
+        surrogate = losses.surrogate_loss(
+            distributions.log_prob(distribution, batch.actions),
+            batch.log_probs,
+            advantages,
+            clip_param=config.clip_param,
+        )
+        value_clip = config.clip_param if config.use_clipped_value_loss else None
+        value = losses.value_loss(values, batch.values, batch.returns, clip_param=value_clip)
+        entropy = distributions.entropy(distribution).mean()
+        self.gradients.zero()
+        (surrogate + config.value_loss_coef * value - config.entropy_coef * entropy).backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            kl = distributions.kl_divergence(batch.distribution, distribution).mean()
+            norms = self._reduce_and_clip(kl)
+            self.optimizer.step()
+            return torch.stack([value, surrogate, entropy, kl, *norms])
+
+    def _reduce_and_clip(self, kl: Tensor) -> list[Tensor]:
+        """Average gradients over the ranks, adapt the learning rate to their mean KL, clip; return the norms."""
+        config, rate = self.config, self.learning_rate
+        adaptive = config.schedule == "adaptive"
+        rides = self.sync.learning_rate == "replicated"
+        if adaptive and rides:
+            self.gradients.extra.copy_(kl)
+        mean_kl = self._mean(kl) if adaptive and not rides else self.gradients.extra[0]
+        self.gradients.reduce(self.collectives, self.weight)
+        if adaptive:
+            rate.copy_(
+                losses.adapt_learning_rate(
+                    rate,
+                    mean_kl,
+                    desired_kl=config.desired_kl,
+                    minimum=config.min_learning_rate,
+                    maximum=config.max_learning_rate,
+                )
+            )
+            if not rides:
+                self.collectives.broadcast(rate)
+        return self.gradients.clip(self.config.max_grad_norm)
+
+    def _mean(self, value: Tensor) -> Tensor:
+        """Average a scalar over the ranks by their samples: one all_reduce."""
+        world_size = self.collectives.world_size
+        if world_size == 1:
+            return value
+        if self.weight is None:
+            return self.collectives.all_reduce_sum(value.clone()) / world_size
+        return self.collectives.all_reduce_sum(value * self.weight)
+
+    def _normalizers(self) -> dict[str, RunningNormalizer]:
+        """The normalisers in use, by observation group."""
+        models = {"actor": self.actor.normalizer, "critic": self.critic.normalizer}
+        return {group: model for group, model in models.items() if isinstance(model, RunningNormalizer)}
+
+    def _measure_observations(self, last: Observations) -> list[Moments]:
+        """Moments of what this rollout's steps led to: s_1 .. s_T of every environment, as `process_step` sees them."""
+        observations = self.storage.observations
+        return [
+            moments.measure(torch.cat([observations[group][1:], last[group].unsqueeze(0)]))
+            for group in self._normalizers()
+        ]
+
+    @torch.no_grad()
+    def _merge_normalizers(self) -> None:
+        """Take the rollout's observations of all ranks into the normalisers, once."""
+        for normalizer, delta in zip(self._normalizers().values(), self._deltas, strict=False):
+            base = Moments(normalizer.exact_count, normalizer.exact_mean, normalizer.exact_m2)
+            normalizer.set_exact(*moments.combine(base, delta))
+        self._deltas = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Models with buffers, optimiser and learning rate: complete between two iterations."""
+        return {
+            "actor": self.actor.state_dict(),
+            "critic": self.critic.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "learning_rate": self.learning_rate.clone(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a `state_dict`, bit for bit.
+
+        Raises:
+            CheckpointError: the state is of models of other shapes, or not of PPO.
+        """
+        try:
+            self.actor.load_state_dict(state["actor"])
+            self.critic.load_state_dict(state["critic"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            rate = state["learning_rate"].to(self.device, torch.float32, copy=True)
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise CheckpointError(f"the saved training state does not fit the configured models: {error}") from error
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        if self.sync.normalizer == "global":
+            for normalizer in self._normalizers().values():
+                normalizer.start_exact()
+        self.storage.step = 0

@@ -1,0 +1,1 @@
+"""Networks: what maps observations to actions and values."""

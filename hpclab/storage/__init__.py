@@ -1,0 +1,1 @@
+"""Where samples wait until they are learned from."""
