@@ -1,1 +1,1 @@
-"""Environments: physics, terms, managers and tasks."""
+"""Batched environments: tasks made of named terms, on a simulation that runs on the CPU or a GPU."""

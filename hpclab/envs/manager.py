@@ -1,0 +1,186 @@
+"""The environment made of named terms: a `VecEnv` for any `TaskSpec` on any `Sim`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hpclab.envs.buffers import Buffers
+from hpclab.envs.events import EventManager
+from hpclab.envs.joints import Joints
+from hpclab.envs.observations import ObservationManager
+from hpclab.envs.rewards import MetricManager, RewardManager
+from hpclab.envs.sim.sim import Sim
+from hpclab.envs.spec import Action, Command, TaskSpec, Tracker
+from hpclab.envs.terminations import TerminationManager
+from hpclab.envs.vec_env import EpisodeTotals, Observations, Step
+from hpclab.errors import CheckpointError
+
+
+class ManagerEnv:
+    """N environments of one task, with the step order of mjlab 1.6.0.
+
+    Every tensor that must survive a checkpoint is in `buffers`, in the simulation, or among the last observations.
+    Random numbers come from torch's default generator of the device, drawn for all N and applied by mask.
+
+    Attributes (N environments, J joints, A actions), for terms:
+        sim: the physics.
+        joints: names, live positions and velocities of the robot's joints.
+        actions, previous_actions: (N, A) raw policy actions of this control step and the one before, 0 at reset.
+        commands, trackers: by name.
+        episode_length: (N,) control steps of the running episodes.
+        step_count: (1,) int64 control steps since training began.
+    """
+
+    def __init__(self, name: str, task: TaskSpec, sim: Sim) -> None:
+        self.name = name
+        self.task = task
+        self.sim = sim
+        self.num_envs = sim.num_envs
+        self.device = sim.device
+        self.step_dt = float(sim.model.opt.timestep) * task.decimation
+        self.substep_dt = float(sim.model.opt.timestep)
+        self.episode_length_s = task.episode_length_s
+        self.max_episode_length = round(task.episode_length_s / self.step_dt)
+
+        self._sensors: dict[str, Tensor] = {}
+        self.buffers = Buffers(self.num_envs, self.device)
+        self.episode_length = self.buffers.per_env("episode_length", dtype=torch.int64)
+        self.step_count = self.buffers.shared("step_count", 1, dtype=torch.int64)
+        self._episodes_ended = self.buffers.shared("episodes_ended")
+        self.joints = Joints(sim, self.buffers)
+
+        self._action: Action = task.action.bind(self)
+        self.num_actions = self._action.num_actions
+        self.actions = self.buffers.per_env("actions", self.num_actions)
+        self.previous_actions = self.buffers.per_env("previous_actions", self.num_actions)
+
+        self.trackers: dict[str, Any] = {}
+        self.commands: dict[str, Any] = {}
+        for tracker, term in task.trackers.items():
+            self.trackers[tracker] = term.bind(self)
+        for command, term in task.commands.items():
+            self.commands[command] = term.bind(self)
+        self._trackers: list[Tracker] = list(self.trackers.values())
+        self._commands: list[Command] = list(self.commands.values())
+        self._curriculum = [term.bind(self) for term in task.curriculum.values()]
+        self.events = EventManager(self, task.events)
+        self.terminations = TerminationManager(self, task.terminations)
+        self.rewards = RewardManager(self, task.rewards)
+        self._metrics = MetricManager(self, task.metrics)
+        self.observations = ObservationManager(self, task.observations)
+        self._last_observations: Observations = {}
+        self.events.startup()
+
+    def sensor(self, name: str) -> Tensor:
+        """Return the live (N, dim) view of one named sensor."""
+        if name not in self._sensors:
+            self._sensors[name] = self.sim.sensor(name)
+        return self._sensors[name]
+
+    @property
+    def observation_dims(self) -> dict[str, int]:
+        """Size of each observation group."""
+        return dict(self.observations.dims)
+
+    @torch.no_grad()
+    def reset(self) -> Observations:
+        """Start every environment anew and observe; spread episodes over their length where the task says so."""
+        everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        self._reset(everyone)
+        self.read_episode_totals()  # what ended here was no episode
+        if self.task.randomize_initial_episode_length:
+            self.episode_length.random_(0, self.max_episode_length)
+        return self._observe(everyone)
+
+    def observe(self) -> Observations:
+        """Return the observations of the current state, as the last `reset` or `step` computed them."""
+        return self._last_observations
+
+    @torch.no_grad()
+    def step(self, actions: Tensor) -> Step:
+        """Apply (N, A) raw policy actions for one control step."""
+        self.previous_actions.copy_(self.actions)
+        self.actions.copy_(actions)
+        self._action.apply(self.actions)
+        self.sim.step()
+        for tracker in self._trackers:
+            tracker.after_step()
+        self.episode_length.add_(1)
+        self.step_count.add_(1)
+        # Until `forward`, poses and velocities are those before the last substep; terminations and rewards read them.
+        dones, time_outs = self.terminations.compute()
+        rewards = self.rewards.compute()
+        self._metrics.compute()
+        self.events.interval()
+        for term in self._curriculum:
+            term()
+        self._reset(dones)
+        return Step(self._observe(dones), rewards, dones, time_outs)
+
+    def _reset(self, mask: Tensor) -> None:
+        self.rewards.close_episodes(mask)
+        self._metrics.close_episodes(mask)
+        self._episodes_ended.add_(mask.sum())
+        self.events.reset(mask)
+        for tracker in self._trackers:
+            tracker.reset(mask)
+        rows = mask[:, None]
+        self.actions.masked_fill_(rows, 0.0)
+        self.previous_actions.masked_fill_(rows, 0.0)
+        self.episode_length.masked_fill_(mask, 0)
+
+    def _observe(self, fresh: Tensor) -> Observations:
+        """Bring derived quantities, commands and trackers up to date and observe; `fresh` (N,) episodes are new."""
+        self.sim.forward()
+        for command in self._commands:
+            command.update(fresh)
+        for tracker in self._trackers:
+            tracker.before_observations()
+        self._last_observations = self.observations.compute()
+        return self._last_observations
+
+    def read_episode_totals(self) -> EpisodeTotals:
+        """Return the totals since the last call and clear them."""
+        count = self._episodes_ended.clone()
+        self._episodes_ended.zero_()
+        sums = self.rewards.ledger.read() | self.terminations.read_totals() | self._metrics.ledger.read()
+        return EpisodeTotals(count, sums)
+
+    def read_diagnostics(self) -> dict[str, float]:
+        """Return the simulation's warnings by name since the last call."""
+        return {name: float(count) for name, count in self.sim.read_diagnostics().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to continue; bit for bit on the CPU, given the generator's state as well."""
+        return {
+            "task": self.name,
+            "num_envs": self.num_envs,
+            "buffers": self.buffers.state_dict(),
+            "sim": self.sim.state_dict(),
+            "observations": {group: values.clone() for group, values in self._last_observations.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointError: the state is of another task or size.
+        """
+        for key, own in (("task", self.name), ("num_envs", self.num_envs)):
+            if state[key] != own:
+                raise CheckpointError(f"environment state: {key} is {state[key]} in the checkpoint, {own} in this run")
+        self.buffers.load_state_dict(state["buffers"])
+        try:
+            self.sim.load_state_dict(state["sim"])
+        except ValueError as problem:
+            raise CheckpointError(f"environment state: {problem}") from problem
+        self._last_observations = {
+            group: values.to(self.device, copy=True) for group, values in state["observations"].items()
+        }
+
+    def close(self) -> None:
+        """Release threads and device memory."""
+        self.sim.close()

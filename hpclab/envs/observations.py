@@ -1,0 +1,62 @@
+"""Evaluates observation terms and joins them into groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hpclab.envs.spec import ObservationTerm
+from hpclab.envs.vec_env import Observations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hpclab.envs.manager import ManagerEnv
+
+
+class ObservationManager:
+    """Observation groups of a task. A term that several groups share is evaluated once per control step."""
+
+    def __init__(self, env: ManagerEnv, groups: Mapping[str, Mapping[str, ObservationTerm]]) -> None:
+        self._terms: list[Callable[[], Tensor]] = []
+        self._groups: dict[str, list[int]] = {}
+        self._noise: dict[str, Tensor] = {}
+        self.slices: dict[str, dict[str, slice]] = {}
+        """By group and term: the columns of the group that hold the term."""
+        seen: list[ObservationTerm] = []
+        for group, terms in groups.items():
+            self._groups[group] = []
+            widths: list[int] = []
+            self.slices[group] = {}
+            for name, term in terms.items():
+                index = self._index_of(env, term, seen)
+                width = self._terms[index]().shape[1]
+                self._groups[group].append(index)
+                self.slices[group][name] = slice(sum(widths), sum(widths) + width)
+                widths.append(width)
+            noise = [term.noise for term in terms.values()]
+            if any(noise):
+                columns = torch.repeat_interleave(torch.tensor(noise), torch.tensor(widths))
+                self._noise[group] = columns.to(env.device)
+        self.dims = {group: max(part.stop for part in slices.values()) for group, slices in self.slices.items()}
+
+    def _index_of(self, env: ManagerEnv, term: ObservationTerm, seen: list[ObservationTerm]) -> int:
+        for index, other in enumerate(seen):
+            if other.func is term.func and other.params == term.params:
+                return index
+        seen.append(term)
+        self._terms.append(term.bind(env))
+        return len(seen) - 1
+
+    def compute(self) -> Observations:
+        """Return every group, (N, dim), noise added; new tensors at every call."""
+        values = [term() for term in self._terms]
+        observations = {}
+        for group, indices in self._groups.items():
+            joined = torch.cat([values[index] for index in indices], dim=1)
+            if group in self._noise:
+                joined.addcmul_(torch.empty_like(joined).uniform_(-1.0, 1.0), self._noise[group])
+            observations[group] = joined
+        return observations

@@ -1,0 +1,68 @@
+"""Evaluates reward and metric terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hpclab.envs.ledger import EpisodeLedger
+from hpclab.envs.spec import RewardTerm, Term
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hpclab.envs.manager import ManagerEnv
+
+
+class RewardManager:
+    """The reward terms of a task, weighted and multiplied by the control step's length.
+
+    Attributes:
+        names: K terms of non-zero weight.
+        values: (N, K) weight * value * step_dt of the last control step.
+        ledger: their sums over episodes, in units of one second of reward (divided by the episode's time limit).
+    """
+
+    def __init__(self, env: ManagerEnv, terms: Mapping[str, RewardTerm]) -> None:
+        evaluated = {name: term for name, term in terms.items() if term.weight != 0}
+        self.names = list(evaluated)
+        self._terms = [term.bind(env) for term in evaluated.values()]
+        self._factors = torch.tensor([term.weight * env.step_dt for term in evaluated.values()], device=env.device)
+        self.ledger = EpisodeLedger(env.buffers, "rewards", [f"Episode_Reward/{name}" for name in self.names])
+        self._per_episode = torch.full((env.num_envs,), 1.0 / env.episode_length_s, device=env.device)
+        self.values = torch.zeros(env.num_envs, len(self.names), device=env.device)
+
+    def compute(self) -> Tensor:
+        """Return the (N,) reward of this control step."""
+        values = torch.stack([term() for term in self._terms], dim=1).mul_(self._factors)
+        self.values = values.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        self.ledger.add(values)
+        return values.sum(dim=1)
+
+    def close_episodes(self, ended: Tensor) -> None:
+        """Book the episodes of environments in `ended` (N,)."""
+        self.ledger.close(ended, self._per_episode)
+
+
+class MetricManager:
+    """Values of interest that are no reward, logged as their mean over each episode."""
+
+    def __init__(self, env: ManagerEnv, terms: Mapping[str, Term]) -> None:
+        self._terms = [term.bind(env) for term in terms.values()]
+        self._steps = env.buffers.per_env("metrics/steps")
+        self.ledger = EpisodeLedger(env.buffers, "metrics", [f"Metrics/{name}" for name in terms])
+
+    def compute(self) -> None:
+        """Take in this control step."""
+        if self._terms:
+            values = torch.stack([term() for term in self._terms], dim=1)
+            self.ledger.add(values.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
+            self._steps.add_(1.0)
+
+    def close_episodes(self, ended: Tensor) -> None:
+        """Book the episodes of environments in `ended` (N,)."""
+        if self._terms:
+            self.ledger.close(ended, self._steps.clamp(min=1.0).reciprocal())
+            self._steps.masked_fill_(ended, 0.0)

@@ -1,0 +1,143 @@
+"""What a task is made of: named terms, each a torch function or a small class, with its weight and parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import mujoco
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from hpclab.envs.manager import ManagerEnv
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A function `func(env, **params)`, or a class `func(env, **params)` whose object is then called with nothing.
+
+    Classes are for terms that hold tensors: tables built once, or state per environment (made with
+    `env.buffers`, so that it is part of a checkpoint). Terms use masked operations only: no `.item()`, no
+    `nonzero`, no Python branch on data.
+    """
+
+    func: Callable[..., Any]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def bind(self, env: ManagerEnv) -> Any:
+        """Return the term as a callable without arguments."""
+        if isinstance(self.func, type):
+            return self.func(env, **self.params)
+        return functools.partial(self.func, env, **self.params)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationTerm(Term):
+    """Part of an observation group, (N, dim)."""
+
+    noise: float = 0.0
+    """Uniform noise within ± this is added, in the unit of the term."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardTerm(Term):
+    """A value (N,) per control step. NaN and infinity count as 0."""
+
+    weight: float = field(kw_only=True)
+    """Factor, multiplied by the control step's length as well. A term of weight 0 is not evaluated and reads 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminationTerm(Term):
+    """A mask (N,) of the environments whose episode ends."""
+
+    time_out: bool = False
+    """The episode ends by a time limit: the value of its last state is bootstrapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTerm(Term):
+    """Something that happens to the simulation beside the policy's actions.
+
+    startup: called once, before the first reset; may write model fields.
+    reset: called every control step as `term(qpos, qvel)`, to change the (N, nq) and (N, nv) states in which new
+        episodes would start; only environments that are reset take theirs.
+    interval: called every control step with the (N,) mask of the environments whose time has come.
+    """
+
+    mode: Literal["startup", "reset", "interval"] = field(kw_only=True)
+    interval_s: tuple[float, float] = (0.0, 0.0)
+    """Range of the time between two interval events of an environment [s]."""
+
+
+class Action(Protocol):
+    """Turns policy actions into actuator inputs."""
+
+    num_actions: int
+
+    def apply(self, actions: Tensor) -> None:
+        """Write `sim.ctrl` for (N, num_actions) raw actions."""
+        ...
+
+
+class Tracker(Protocol):
+    """Follows what the simulation alone does not remember."""
+
+    def after_step(self) -> None:
+        """Take in the substeps just simulated; before terminations and rewards."""
+        ...
+
+    def before_observations(self) -> None:
+        """Take in the current state; after resets and `forward`."""
+        ...
+
+    def reset(self, mask: Tensor) -> None:
+        """Start anew where `mask` (N,) is True."""
+        ...
+
+
+class Command(Protocol):
+    """What the policy is asked to do."""
+
+    value: Tensor
+    """(N, dim), as observed."""
+
+    def update(self, fresh: Tensor) -> None:
+        """Go on by one control step; environments in `fresh` (N,) begin an episode: a new command, no time passed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """One task. Mappings are ordered: observations are concatenated in their order."""
+
+    model: Callable[[], mujoco.MjSpec]
+    """Build the robot and its world. A keyframe `default` is where episodes start before reset events."""
+    decimation: int
+    """Physics substeps per control step."""
+    episode_length_s: float
+    """Time limit of an episode [s]."""
+    observations: Mapping[str, Mapping[str, ObservationTerm]]
+    """By group: "actor" and "critic"."""
+    action: Term
+    """How policy actions become actuator inputs: a class with the methods of `Action`."""
+    rewards: Mapping[str, RewardTerm]
+    terminations: Mapping[str, TerminationTerm]
+    """An environment whose state is no longer finite terminates in every task, under the name `diverged`."""
+    trackers: Mapping[str, Term] = field(default_factory=dict)
+    """What is followed within or between control steps (contact times, foot heights): see `Tracker`."""
+    commands: Mapping[str, Term] = field(default_factory=dict)
+    """What the policy is asked to do: see `Command`."""
+    events: Mapping[str, EventTerm] = field(default_factory=dict)
+    curriculum: Mapping[str, Term] = field(default_factory=dict)
+    """Called every control step before resets."""
+    metrics: Mapping[str, Term] = field(default_factory=dict)
+    """Values (N,) per control step, logged as their mean over an episode."""
+    randomize_initial_episode_length: bool = True
+    """Start training at random points of the first episode, so that environments do not end theirs together."""
+    njmax: int
+    """Constraint rows allotted to each world (GPU backend)."""
+    nconmax: int
+    """Contacts allotted to each world (GPU backend)."""

@@ -1,0 +1,41 @@
+"""Terms of the cart-pole tasks. The first joint is the cart's slider [m], the second the pole's hinge, 0 upright [rad].
+
+Each reward factor is 1 for a pole that stands still, upright, in the middle of the rail, and less otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from hpclab.envs.manager import ManagerEnv
+
+
+def cart_position(env: ManagerEnv) -> Tensor:
+    """Position of the cart (N, 1) [m]."""
+    return env.joints.pos[:, :1]
+
+
+def pole_direction(env: ManagerEnv) -> Tensor:
+    """Cosine and sine of the pole's angle (N, 2)."""
+    angle = env.joints.pos[:, 1:]
+    return torch.cat([angle.cos(), angle.sin()], dim=1)
+
+
+def upright(env: ManagerEnv) -> Tensor:
+    """(1 + cos(angle)) / 2: 1 upright, 0 hanging."""
+    return env.joints.pos[:, 1].cos().add_(1.0).mul_(0.5)
+
+
+def centred(env: ManagerEnv, *, rail_limit: float) -> Tensor:
+    """1 - (position / rail_limit)^2: 1 in the middle, 0 at the end of the rail."""
+    return 1.0 - (env.joints.pos[:, 0] / rail_limit).square()
+
+
+def balanced(env: ManagerEnv, *, rail_limit: float, slow_rad_s: float) -> Tensor:
+    """Product of `upright`, (1 + `centred`) / 2 and (1 + slow) / 2, slow = exp(-(pole velocity / slow_rad_s)^2)."""
+    slow = torch.exp(-(env.joints.vel[:, 1] / slow_rad_s).square())
+    return upright(env) * (1.0 + centred(env, rail_limit=rail_limit)) * (1.0 + slow) * 0.25

@@ -1,0 +1,43 @@
+"""Curriculum terms: what becomes harder as training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from hpclab.envs.manager import ManagerEnv
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class VelocityStage:
+    """Command ranges from a point of training on."""
+
+    from_step: int
+    """Control steps of this rank."""
+    vx: Range
+    vy: Range
+    yaw_rate: Range
+
+
+class VelocityRanges:
+    """Widen the ranges of a velocity command stage by stage."""
+
+    def __init__(self, env: ManagerEnv, *, command: str, stages: Sequence[VelocityStage]) -> None:
+        """Give the stages in order; before the first one the command keeps its own ranges."""
+        self._step_count = env.step_count
+        self._ranges = env.commands[command].ranges
+        own = self._ranges.clone()
+        tables = [torch.tensor([stage.vx, stage.vy, stage.yaw_rate], device=env.device).t() for stage in stages]
+        self._tables = torch.stack([own, *tables])
+        self._from_step = torch.tensor([stage.from_step for stage in stages], device=env.device)
+
+    def __call__(self) -> None:
+        """Write the ranges of the current stage."""
+        stage = torch.bucketize(self._step_count, self._from_step, right=True)
+        self._ranges.copy_(self._tables[stage][0])

@@ -1,0 +1,114 @@
+"""Event terms: what happens at startup, at resets and at intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hpclab.envs.terms.rotations import rotate_inverse
+
+if TYPE_CHECKING:
+    from hpclab.envs.manager import ManagerEnv
+
+Range = tuple[float, float]
+
+
+def _limits(ranges: Sequence[Range], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return lower ends and widths."""
+    lower = torch.tensor([r[0] for r in ranges], device=device)
+    upper = torch.tensor([r[1] for r in ranges], device=device)
+    return lower, upper - lower
+
+
+class ResetRootUniform:
+    """reset: move and turn the free joint of an upright default pose within x, y, z [m] and yaw [rad]."""
+
+    def __init__(self, env: ManagerEnv, *, x: Range, y: Range, z: Range, yaw: Range) -> None:
+        # A turn by yaw is the quaternion (cos(yaw / 2), 0, 0, sin(yaw / 2)).
+        self._lower, self._width = _limits([x, y, z, (yaw[0] / 2, yaw[1] / 2)], env.device)
+
+    def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
+        """Change (N, nq) start states in place."""
+        offset = torch.rand(qpos.shape[0], 4, device=qpos.device).mul_(self._width).add_(self._lower)
+        qpos[:, :3].add_(offset[:, :3])
+        torch.cos(offset[:, 3], out=qpos[:, 3])
+        torch.sin(offset[:, 3], out=qpos[:, 6])
+
+
+class ResetJointsUniform:
+    """reset: add uniform offsets to the joints' positions [rad or m] and velocities [rad/s or m/s], by joint."""
+
+    def __init__(self, env: ManagerEnv, *, position: dict[str, Range], velocity: dict[str, Range]) -> None:
+        def of_joints(ranges: dict[str, Range]) -> tuple[Tensor, Tensor]:
+            return _limits([ranges.get(joint, (0.0, 0.0)) for joint in env.joints.names], env.device)
+
+        count = len(env.joints.names)
+        self._position, self._velocity = of_joints(position), of_joints(velocity)
+        self._first_q, self._first_v = env.sim.model.nq - count, env.sim.model.nv - count
+
+    def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
+        """Change (N, nq) and (N, nv) start states in place."""
+        for state, first, (lower, width) in (
+            (qpos, self._first_q, self._position),
+            (qvel, self._first_v, self._velocity),
+        ):
+            joints = state[:, first:]
+            joints.add_(torch.rand_like(joints).mul_(width).add_(lower))
+
+
+class PushRoot:
+    """interval: add to the velocity of the free joint: x, y, z [m/s] and roll, pitch, yaw [rad/s], world frame."""
+
+    def __init__(self, env: ManagerEnv, *, linear: Sequence[Range], angular: Sequence[Range]) -> None:
+        self._sim = env.sim
+        self._quat = env.sim.qpos[:, 3:7]
+        self._delta = torch.zeros_like(env.sim.qvel)
+        self._lower, self._width = _limits([*linear, *angular], env.device)
+
+    def __call__(self, due: Tensor) -> None:
+        """Push environments in `due` (N,)."""
+        push = torch.rand(due.shape[0], 6, device=due.device).mul_(self._width).add_(self._lower)
+        self._delta[:, :3] = push[:, :3]
+        self._delta[:, 3:6] = rotate_inverse(self._quat, push[:, 3:])
+        self._sim.add_velocity(self._delta, due)
+
+
+class RandomizeFriction:
+    """startup: draw the sliding friction of a set of geoms, one value per environment that they share."""
+
+    def __init__(self, env: ManagerEnv, *, geoms: Sequence[str], range: Range) -> None:  # noqa: A002
+        self._friction = env.sim.model_field("geom_friction")
+        self._geoms = [int(env.sim.model.geom(name).id) for name in geoms]
+        self._range = range
+
+    def __call__(self) -> None:
+        """Draw and write."""
+        drawn = torch.empty(self._friction.shape[0], 1, device=self._friction.device).uniform_(*self._range)
+        self._friction[:, self._geoms, 0] = drawn
+
+
+class RandomizeCenterOfMass:
+    """startup: move a body's centre of mass within x, y, z [m] of where the model has it."""
+
+    def __init__(self, env: ManagerEnv, *, body: str, x: Range, y: Range, z: Range) -> None:
+        self._position = env.sim.model_field("body_ipos")[:, env.sim.model.body(body).id]
+        self._lower, self._width = _limits([x, y, z], env.device)
+
+    def __call__(self) -> None:
+        """Draw and write."""
+        self._position.add_(torch.rand_like(self._position).mul_(self._width).add_(self._lower))
+
+
+class RandomizeEncoderBias:
+    """startup: draw what each joint's encoder adds to the position it reports [rad]."""
+
+    def __init__(self, env: ManagerEnv, *, range: Range) -> None:  # noqa: A002
+        self._bias = env.joints.encoder_bias
+        self._range = range
+
+    def __call__(self) -> None:
+        """Draw and write."""
+        self._bias.uniform_(*self._range)

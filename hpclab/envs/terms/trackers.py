@@ -1,0 +1,105 @@
+"""Trackers: what terms need to know of contacts and feet beyond the current state. F feet, S substeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hpclab.envs.terms.sensors import side_by_side
+
+if TYPE_CHECKING:
+    from hpclab.envs.manager import ManagerEnv
+
+
+class Contacts:
+    """Contact of each foot with the ground, followed through every physics substep.
+
+    Attributes:
+        in_contact: (N, F) bool, at the last substep.
+        first_contact: (N, F) bool, landed within the last control step.
+        force: (N, F, 3) net force at the last substep, in the world frame [N]; it points into the ground.
+        air_time, contact_time: (N, F) time since take-off or landing, 0 in the other phase [s].
+    """
+
+    def __init__(self, env: ManagerEnv, *, name: str, found: Sequence[str], force: Sequence[str]) -> None:
+        """Name the sensors of each foot: number of contacts, and net force."""
+        feet = len(found)
+        self._found = side_by_side(env, found)[:, :, 0]
+        self._found_history = [env.sim.sensor_history(sensor) for sensor in found]
+        self._substep_dt = env.substep_dt
+        self._landing_window_s = env.step_dt + 1e-6
+        self._times = env.buffers.per_env(f"{name}/times_s", 2 * feet)
+        self.force = side_by_side(env, force)
+        self.air_time = self._times[:, :feet]
+        self.contact_time = self._times[:, feet:]
+        self.in_contact = torch.zeros(env.num_envs, feet, dtype=torch.bool, device=env.device)
+        self.first_contact = torch.zeros_like(self.in_contact)
+
+    def after_step(self) -> None:
+        """Take in the substeps just simulated."""
+        contact = torch.cat(self._found_history, dim=2) > 0  # (N, S, F)
+        over = torch.cat([contact, ~contact], dim=2)  # air time ends in contact, contact time without
+        for substep in range(over.shape[1]):
+            self._times.add_(self._substep_dt).masked_fill_(over[:, substep], 0.0)
+        self.in_contact = contact[:, -1]
+        self.first_contact = (self.contact_time > 0) & (self.contact_time < self._landing_window_s)
+
+    def before_observations(self) -> None:
+        """Environments that were reset touch nothing yet."""
+        self.in_contact = self._found > 0
+
+    def reset(self, mask: Tensor) -> None:
+        """Forget the times of environments in `mask` (N,)."""
+        self._times.masked_fill_(mask[:, None], 0.0)
+
+
+class FootHeights:
+    """Height of each foot above flat ground, taken once per control step, just before the observations.
+
+    Rewards therefore see the heights of the previous observation, as rays cast at that moment would give.
+
+    Attributes:
+        height: (N, F) [m].
+    """
+
+    def __init__(self, env: ManagerEnv, *, name: str, positions: Sequence[str]) -> None:
+        """Name each foot's sensor of its position in the world."""
+        self._z = side_by_side(env, positions)[:, :, 2]
+        self.height = env.buffers.per_env(f"{name}/height_m", len(positions))
+
+    def after_step(self) -> None:
+        """Nothing: heights stay those of the last observation."""
+
+    def before_observations(self) -> None:
+        """Take in the current heights."""
+        self.height.copy_(self._z)
+
+    def reset(self, mask: Tensor) -> None:
+        """Nothing: heights are taken anew before the observations."""
+
+
+class SubstepsWithForce:
+    """In how many substeps of the last control step a contact force was exceeded.
+
+    Attributes:
+        count: (N,) float, 0 to S.
+    """
+
+    def __init__(self, env: ManagerEnv, *, force: str, threshold_n: float) -> None:
+        """Name the (3,) force sensor [N]."""
+        self._force = env.sim.sensor_history(force)
+        self._threshold_n = threshold_n
+        self.count = torch.zeros(env.num_envs, device=env.device)
+
+    def after_step(self) -> None:
+        """Take in the substeps just simulated."""
+        self.count = (self._force.norm(dim=2) > self._threshold_n).sum(dim=1).float()
+
+    def before_observations(self) -> None:
+        """Nothing: the count is that of the last control step."""
+
+    def reset(self, mask: Tensor) -> None:
+        """Nothing: every control step counts anew."""
