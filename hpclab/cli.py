@@ -201,8 +201,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(error, file=sys.stderr)
         code = error.exit_code
     except typer.TyperException as error:
-        print(f"hpclab: {error.format_message()}", file=sys.stderr)
+        if message := error.format_message():  # none: the help was printed
+            print(f"hpclab: {message}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    sys.exit(code)
+    sys.exit(code or 0)

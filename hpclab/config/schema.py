@@ -100,6 +100,7 @@ class PPOSection(Section):
     """Proximal policy optimisation. Source of the defaults: mjlab 1.6.0 + RSL-RL 5.4.2, G1."""
 
     name: Literal["ppo"] = "ppo"
+    """The algorithm."""
     num_steps_per_env: Count = 24
     """Rollout steps T per iteration."""
     num_learning_epochs: Count = 5
@@ -175,10 +176,15 @@ class SlurmSection(Section):
     """What is asked of Slurm. Site profiles (slurm/profiles/NAME.yaml) hold the same keys."""
 
     partition: str | None = None
+    """Partition; the cluster's default when not given."""
     account: str | None = None
+    """Account that pays for the job."""
     qos: str | None = None
+    """Quality of service."""
     constraint: str | None = None
+    """Features that nodes must have."""
     reservation: str | None = None
+    """Reservation to run in."""
     exclude: str | None = None
     """Host list that the job must not use."""
     gpus_per_node: Count | None = None
@@ -196,7 +202,9 @@ class SlurmSection(Section):
     signal_lead_s: Count = 120
     """How long before the walltime Slurm sends the notice to save [s]."""
     mail_user: str | None = None
+    """Address for mail about the job."""
     mail_type: str | None = None
+    """Events that send mail (e.g. END,FAIL)."""
     setup: str | None = None
     """Shell script that the job sources before its workers start."""
     extra: dict[str, str | int | bool] = {}
