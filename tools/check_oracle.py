@@ -35,7 +35,9 @@ def check(path: Path) -> dict[str, Error]:
     """
     try:
         with np.load(path) as file:
-            name = "meta" if "meta" in file.files else "rank0/meta"
+            name = next((name for name in file.files if name.split("/")[-1] == "meta"), None)
+            if name is None:
+                raise UnsupportedFormatError("recordings without a 'meta' entry are not replayed by this version")
             meta = json.loads(str(file[name]))
         algorithm = str(meta["algorithm"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:

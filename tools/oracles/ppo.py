@@ -48,14 +48,16 @@ def check(path: Path) -> dict[str, Error]:
 
 
 def _require_supported(meta: dict[str, Any], arrays: Arrays) -> None:
+    distribution = meta.get("distribution", "gaussian")
+    if isinstance(distribution, dict):
+        distribution = distribution["name"]
     found = [
         name
         for name, present in {
             "RND": meta.get("rnd") is not None,
             "symmetry": any(key.endswith("_sign") for key in arrays) or meta.get("symmetry") is not None,
             "recurrent networks": any("/rnn." in key or "/hidden/" in key for key in arrays),
-            f"{meta.get('distribution')} policies": meta.get("distribution", "gaussian") != "gaussian",
-            "state-dependent deviations": not any(key.startswith("rank0/init/actor/distribution.") for key in arrays),
+            f"a {distribution} policy": distribution != "gaussian",
             f"the {meta.get('optimizer')} optimiser": meta.get("optimizer", "adam") != "adam",
         }.items()
         if present
