@@ -12,6 +12,7 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from hpclab.envs.sim.fields import KINEMATIC_FIELDS, check_field, kinematic_columns, sensor_columns
+from hpclab.envs.sim.state import check_state
 
 Float32 = npt.NDArray[np.float32]
 
@@ -236,12 +237,3 @@ class _ModelField:
         """Follow new float64 values."""
         np.copyto(self.values32, self.values64, casting="same_kind")
         np.copyto(self._committed, self.values32)
-
-
-def check_state(state: dict[str, Tensor], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Raise ValueError unless `state` has exactly the tensors of `shapes`."""
-    found = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    if found != shapes:
-        different = sorted(name for name in found.keys() | shapes.keys() if found.get(name) != shapes.get(name))
-        details = ", ".join(f"{name}: {found.get(name)} saved, {shapes.get(name)} here" for name in different)
-        raise ValueError(f"this state belongs to another simulation ({details})")
