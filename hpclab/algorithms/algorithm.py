@@ -12,6 +12,11 @@ from hpclab.envs.vec_env import Observations, Step
 class Algorithm(Protocol):
     """Collects a rollout step by step, then learns from it. Shapes: N environments of this rank, A actions."""
 
+    @property
+    def mean_std(self) -> Tensor:
+        """Standard deviation of the rollout's policy, averaged over actions; 0-dimensional [action units]."""
+        ...
+
     def broadcast_parameters(self) -> None:
         """Give every rank rank 0's models. Collective."""
         ...

@@ -74,6 +74,11 @@ class PPO:
         """The optimiser's learning rate, a 0-dimensional tensor on the device, changed in place."""
         return cast(Tensor, self.optimizer.param_groups[0]["lr"])
 
+    @property
+    def mean_std(self) -> Tensor:
+        """Standard deviation of the rollout's policy, averaged over its actions; 0-dimensional [action units]."""
+        return self.storage.stds.mean()
+
     def broadcast_parameters(self) -> None:
         """Give every rank rank 0's parameters and buffers. Collective."""
         gradients.broadcast_parameters([self.actor, self.critic], self.collectives)

@@ -1,7 +1,7 @@
 """metrics.jsonl: one line per iteration, and the ways to read it. No torch here: `hpclab status` reads it.
 
-A line is a JSON object: `iteration` (from 0), `env_steps` (over all ranks and attempts), `time` (Unix time [s]), `attempt`,
-and every other number of the iteration by its log tag, the same names as in TensorBoard.
+A line is a JSON object: `iteration` (from 0), `env_steps` (over all ranks and attempts), `time` (Unix time [s]),
+`attempt`, and every other number of the iteration by its log tag, the same names as in TensorBoard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class JsonlSink:
     """Appends whole lines to metrics.jsonl."""
 
     def __init__(self, path: Path, *, first_iteration: int) -> None:
-        """Open `path` for the iterations from `first_iteration` on; lines that an earlier attempt wrote for them are dropped.
+        """Open `path` for the iterations from `first_iteration` on; lines of an earlier attempt for them are dropped.
 
         Raises:
             OSError: the file cannot be read or written.

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 _DATE = "%Y-%m-%d %H:%M:%S"
@@ -60,7 +59,7 @@ def capture_all(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def tee_logging(path: Path) -> Iterator[None]:
-    """Copy the package's Python logging to `path`; the terminal stays as it is.
+    """Copy the package's Python logging to `path`; its warnings go to standard error as well.
 
     Raises:
         OSError: the log cannot be opened.
@@ -68,15 +67,25 @@ def tee_logging(path: Path) -> Iterator[None]:
     log = _open(path)
     logger = logging.getLogger("hpclab")
     handler = _handler(_RawWriter(log))
+    warnings = _CurrentStderrHandler(logging.WARNING)
     level = logger.level
     logger.addHandler(handler)
+    logger.addHandler(warnings)
     logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        logger.removeHandler(warnings)
         logger.setLevel(level)
         os.close(log)
+
+
+class _CurrentStderrHandler(logging.Handler):
+    """Writes to what sys.stderr is at that moment: a live view replaces it, to keep messages above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"hpclab: {self.format(record)}", file=sys.stderr)
 
 
 def _open(path: Path) -> int:
@@ -84,7 +93,7 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
 
-def _handler(stream: TextIO) -> logging.Handler:
+def _handler(stream: _RawWriter) -> logging.Handler:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter(_FORMAT, _DATE))
     return handler
@@ -106,7 +115,7 @@ class _RawWriter(io.TextIOBase):
 
 
 class _StampedStream(_RawWriter):
-    """Stands in for sys.stdout and sys.stderr: puts the time before each line. The last partial line waits for its end."""
+    """Stands in for sys.stdout and sys.stderr: puts the time before each line. A partial line waits for its end."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)

@@ -18,6 +18,8 @@ LEARNING_TIME = "Perf/learning_time"
 """Update of one iteration [s]."""
 MEAN_STD = "Policy/mean_std"
 """Standard deviation of the policy, averaged over actions [action units]."""
+WARNINGS = "Perf/simulation_warnings"
+"""How often the simulation reported what should not happen (NaN, full contact buffers); named in the rank logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Record:
     """By log tag (Train/..., Loss/..., Perf/..., Policy/..., Episode_Reward/..., ...)."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object; a value that is not finite becomes null, as JSON has no other word."""
+        """Return the record as one flat JSON object; a value that is not finite becomes null."""
         numbers = {tag: value if math.isfinite(value) else None for tag, value in self.values.items()}
         head = {"iteration": self.iteration, "env_steps": self.env_steps, "time": self.time, "attempt": self.attempt}
         return head | numbers

@@ -29,10 +29,10 @@ _fork_hook = False
 class StopRequest:
     """The request to save and stop, as this rank sees it. A context manager around the training loop.
 
-    USR1 and USR2 ask for a stop. A rank of a launcher takes TERM as a notice too, but only if the stop file appears within
-    `close_wait_s`: without it, the launcher's agent is closing this rank, which then leaves at once with 143, as it does when
-    its agent has died. INT is left to the launcher. In a process of its own TERM is a notice, and so is the first
-    INT (Ctrl-C); the second INT raises KeyboardInterrupt.
+    USR1 and USR2 ask for a stop. A rank of a launcher takes TERM as a notice too, but only if the stop file appears
+    within `close_wait_s`: without it, the launcher's agent is closing this rank, which then leaves at once with 143.
+    INT is left to the launcher. In a process of its own TERM is a notice, and so is the first INT (Ctrl-C); the second
+    INT raises KeyboardInterrupt.
     """
 
     def __init__(self, stop_file: Path, *, rank: int, launched: bool, close_wait_s: float = 2.0) -> None:
@@ -44,7 +44,6 @@ class StopRequest:
         self._interrupted = False
         self._previous: dict[int, Any] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
-        self._parent = os.getppid()
 
     def requested(self) -> bool:
         """Return whether this rank knows of a request. Ranks differ: reduce the answer before acting on it."""
@@ -80,7 +79,7 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         _owner = None
-        reader, writer = self._sockets
+        _, writer = self._sockets
         writer.close()  # ends the thread
         self._sockets = None
 
@@ -92,20 +91,10 @@ class StopRequest:
         self._interrupted = True
 
     def _watch(self, reader: socket.socket) -> None:
-        reader.settimeout(1.0)
-        while True:
-            try:
-                numbers = reader.recv(64)
-            except TimeoutError:
-                if self._launched and os.getppid() != self._parent:
-                    _LOGGER.error("the launcher's agent of this rank is gone; leaving")
-                    _leave_closed()
-                continue
-            if not numbers:
-                reader.close()
-                return
-            for number in numbers:
-                self._notice(signal.Signals(number))
+        with reader:
+            while numbers := reader.recv(64):
+                for number in numbers:
+                    self._notice(signal.Signals(number))
 
     def _notice(self, number: signal.Signals) -> None:
         if number in _NOTICES or (not self._launched and number in (signal.SIGTERM, signal.SIGINT)):
@@ -128,7 +117,7 @@ def _leave_closed() -> None:
 
 
 def _ignore_signals() -> None:
-    """Ignore notices while the interpreter ends: it puts the defaults back, and a late notice would count as a crash."""
+    """Ignore notices while the interpreter ends: it puts the defaults back, and a late notice would then kill."""
     if os.getpid() == _owner:
         signal.set_wakeup_fd(-1)
         for number in (*_NOTICES, signal.SIGTERM):

@@ -1,0 +1,229 @@
+"""The on-policy loop: collect a rollout, learn from it, report, save, and stop together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from hpclab.algorithms.algorithm import Algorithm
+from hpclab.checkpoint.state import (
+    apply_difference,
+    capture_random_streams,
+    difference,
+    digests,
+    restore_random_streams,
+)
+from hpclab.checkpoint.store import Checkpoint, CheckpointStore
+from hpclab.config.schema import RunConfig
+from hpclab.distributed.collectives import Collectives
+from hpclab.envs.vec_env import VecEnv
+from hpclab.errors import CheckpointError
+from hpclab.metrics import record as tags
+from hpclab.metrics.episodes import EpisodeTracker
+from hpclab.metrics.record import Record
+from hpclab.metrics.reduce import Number, PackedSum
+from hpclab.metrics.reporter import Reporter
+from hpclab.metrics.stopwatch import Stopwatch
+from hpclab.runners.outcome import Outcome
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class OnPolicyRunner:
+    """Trains one rank from the newest checkpoint, or from the start, to the end of the run or a stop.
+
+    Besides the algorithm's, an iteration has one collective: a packed sum with the request to stop and the metrics.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        env: VecEnv,
+        algorithm: Algorithm,
+        collectives: Collectives,
+        store: CheckpointStore,
+        stop: Callable[[], bool],
+    ) -> None:
+        """Take the parts of one rank.
+
+        Args:
+            config: the run.
+            env: the environments of this rank.
+            algorithm: learns from them.
+            collectives: the ranks.
+            store: the run's checkpoints.
+            stop: whether this rank knows of a request to stop.
+        """
+        self.config = config
+        self.env = env
+        self.algorithm = algorithm
+        self.collectives = collectives
+        self.store = store
+        self.stop = stop
+        self.iteration = 0
+        """The iteration that runs, or is next; also the number of iterations done."""
+        self.env_steps = 0
+        """Environment steps done, over all ranks and attempts."""
+        self._episodes = EpisodeTracker(env.num_envs, env.device)
+        self._packed = PackedSum(collectives, env.device)
+        self._stopwatch = Stopwatch(env.device)
+        self._global_metrics = config.sync.resolved().metrics == "global"
+        self._steps_per_iteration = config.algorithm.num_steps_per_env * sum(collectives.gather_objects(env.num_envs))
+
+    def resume(self) -> None:
+        """Continue from the newest complete checkpoint, or start a new run where there is none. Collective.
+
+        Raises:
+            CheckpointError: there are only damaged checkpoints, or they are of another task or other models.
+        """
+        checkpoint = self.store.load_newest(self.env.num_envs)
+        if checkpoint is None or checkpoint.shard is None:
+            self.env.reset()
+            self.env.read_episode_totals()  # the reset itself ended no episode
+        if checkpoint is None:
+            self.algorithm.broadcast_parameters()
+            return
+        self._restore(checkpoint)
+
+    def learn(self, reporter: Reporter, attempt: int = 0) -> Outcome:
+        """Run iterations until the run is complete or a rank was asked to stop, and save.
+
+        Args:
+            reporter: takes the metrics; of rank 0, others have one without sinks.
+            attempt: which start of the run this is.
+
+        Raises:
+            CheckpointError: the state could not be saved at the end or at the stop.
+        """
+        if self._complete():
+            _LOGGER.info("nothing to do: %d iterations are done", self.iteration)
+            return Outcome("completed", self.iteration, self.env_steps)
+        while True:
+            stopping = self._iterate(reporter, attempt)
+            if self._complete():
+                self.save()
+                return Outcome("completed", self.iteration, self.env_steps)
+            if stopping:
+                self.save()
+                return Outcome("stopped", self.iteration, self.env_steps)
+            if self.iteration % self.config.run.save_interval == 0:
+                self._save_or_go_on()
+
+    def save(self) -> None:
+        """Write a checkpoint of the state between two iterations. Collective.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        state = self.algorithm.state_dict()
+        leader = self.collectives.rank == 0
+        shard: dict[str, Any] = {
+            "environment": self.env.state_dict(),
+            "episodes": self._episodes.state_dict(),
+            "random_streams": capture_random_streams(self.env.device),
+            "algorithm_difference": [],
+        }
+        if self.collectives.world_size > 1:
+            reference = self.collectives.gather_objects(digests(state) if leader else None)[0]
+            shard["algorithm_difference"] = difference(state, reference)
+        shared: dict[str, Any] = {
+            "algorithm": state,
+            "counters": {
+                "iteration": self.iteration,
+                "env_steps": self.env_steps,
+                "control_steps": self.iteration * self.config.algorithm.num_steps_per_env,
+            },
+        }
+        self.store.save(self.iteration, shared=shared if leader else None, shard=shard, num_envs=self.env.num_envs)
+
+    def _save_or_go_on(self) -> None:
+        try:
+            self.save()
+        except CheckpointError as error:
+            if self.collectives.rank == 0:
+                _LOGGER.error("%s; training goes on", error)
+        else:
+            _LOGGER.info("saved after iteration %d", self.iteration - 1)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.shared["algorithm"]
+        if checkpoint.shard is not None:
+            apply_difference(state, checkpoint.shard["algorithm_difference"])
+        self.algorithm.load_state_dict(state)
+        counters = checkpoint.shared["counters"]
+        self.iteration, self.env_steps = counters["iteration"], counters["env_steps"]
+        if checkpoint.shard is not None:
+            self.env.load_state_dict(checkpoint.shard["environment"])
+            self._episodes.load_state_dict(checkpoint.shard["episodes"])
+            restore_random_streams(checkpoint.shard["random_streams"], self.env.device)
+        if checkpoint.exact:
+            note = "exactly where it was"
+        elif checkpoint.shard is not None:
+            note = "this rank's environments continue; the number of ranks or environments of the run has changed"
+        else:
+            note = "this rank's environments start anew: the number of ranks or environments of the run has changed"
+        _LOGGER.info("continuing from %s with iteration %d: %s", checkpoint.name, self.iteration, note)
+
+    def _complete(self) -> bool:
+        limit = self.config.run.max_env_steps
+        return self.iteration >= self.config.run.max_iterations or (limit is not None and self.env_steps >= limit)
+
+    def _iterate(self, reporter: Reporter, attempt: int) -> bool:
+        """Run one iteration and report it; return whether any rank was asked to stop."""
+        self._stopwatch.start()
+        self._collect()
+        self._stopwatch.mark()
+        losses = self.algorithm.update()
+        self._stopwatch.mark()
+        values, stopping = self._read_numbers(losses)
+        collection_s, learning_s = self._stopwatch.spans_s()
+        self.env_steps += self._steps_per_iteration
+        values |= {
+            tags.TOTAL_FPS: self._steps_per_iteration / (collection_s + learning_s),
+            tags.COLLECTION_TIME: collection_s,
+            tags.LEARNING_TIME: learning_s,
+        }
+        reporter.write(Record(self.iteration, self.env_steps, time.time(), attempt, values))
+        self.iteration += 1
+        return stopping
+
+    def _collect(self) -> None:
+        observations = self.env.observe()
+        for _ in range(self.config.algorithm.num_steps_per_env):
+            step = self.env.step(self.algorithm.act(observations))
+            self.algorithm.process_step(step)
+            self._episodes.step(step.rewards, step.dones)
+            observations = step.observations
+        self.algorithm.finish_rollout(observations)
+
+    def _read_numbers(self, losses: dict[str, Tensor]) -> tuple[dict[str, float], bool]:
+        """Return this iteration's values by tag, and whether any rank was asked to stop. Collective."""
+        totals = self.env.read_episode_totals()
+        sums: dict[str, Number] = {f"recent {name}": value for name, value in self._episodes.totals().items()}
+        sums["ended"] = totals.count
+        sums |= totals.sums
+        sums[tags.WARNINGS] = float(self._diagnose())
+        own: dict[str, Number] = {f"Loss/{name}": value for name, value in losses.items()}
+        own[tags.MEAN_STD] = self.algorithm.mean_std
+        stop: dict[str, Number] = {"stop": float(self.stop())}
+        shared, mine = (stop | sums, own) if self._global_metrics else (stop, sums | own)
+        numbers = self._packed.read(shared, mine)
+        values = {tag: numbers[tag] for tag in (*own, tags.WARNINGS)}
+        if recent := numbers["recent count"]:  # a mean over no episode is left out
+            values[tags.MEAN_REWARD] = numbers["recent return"] / recent
+            values[tags.MEAN_EPISODE_LENGTH] = numbers["recent length"] / recent
+        if ended := numbers["ended"]:
+            values |= {tag: numbers[tag] / ended for tag in totals.sums}
+        return values, numbers["stop"] > 0
+
+    def _diagnose(self) -> int:
+        """Log what should not happen in this rank's simulation; return how often it did."""
+        counts = self.env.read_diagnostics()
+        if counts:
+            listed = ", ".join(f"{name} {count:g} times" for name, count in counts.items())
+            _LOGGER.warning("simulation at iteration %d: %s", self.iteration, listed)
+        return int(sum(counts.values()))

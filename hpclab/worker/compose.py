@@ -1,0 +1,147 @@
+"""Put one rank together: process group, environments, algorithm, checkpoints, metrics; then let the runner work."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import random
+from contextlib import closing
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from hpclab.algorithms.ppo import PPO
+from hpclab.checkpoint.store import CheckpointStore
+from hpclab.config.load import load_config
+from hpclab.config.schema import RunConfig
+from hpclab.distributed.collectives import Collectives, process_group
+from hpclab.distributed.sync import describe_sync
+from hpclab.envs.make import make_env
+from hpclab.envs.vec_env import VecEnv
+from hpclab.errors import LaunchError
+from hpclab.metrics.console import ConsoleSink
+from hpclab.metrics.jsonl import JsonlSink
+from hpclab.metrics.record import Sink
+from hpclab.metrics.reporter import Reporter
+from hpclab.run_folder import RunFolder
+from hpclab.runners.on_policy import OnPolicyRunner
+from hpclab.worker.context import WorkerContext
+from hpclab.worker.failure import FailureReport
+from hpclab.worker.spec import Outcome, WorkerSpec
+from hpclab.worker.stop import StopRequest
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def train(
+    spec: WorkerSpec,
+    run: RunFolder,
+    context: WorkerContext,
+    stop: StopRequest,
+    failure: FailureReport,
+    *,
+    on_cpu: bool,
+) -> Outcome:
+    """Train the run in `run` as the rank `context`, from its newest checkpoint on."""
+    config = load_config(run.config)
+    device = _device(on_cpu)
+    threads = config.env.threads or context.cpu_threads()
+    _prepare_torch(context, device)
+    _seed(config.seed + context.rank)
+    num_envs = context.num_envs(config.env)
+    _LOGGER.info(
+        "rank %d of %d on %s (pid %d): device %s, %d environments, %d simulation threads, seed %d",
+        *(context.rank, context.world_size, platform.node(), os.getpid()),
+        *(_device_name(device), num_envs, threads, config.seed + context.rank),
+    )
+    # Each block records a failure before the next outer one cleans up: leaving a process group can wait for ranks that
+    # wait for this one.
+    with (
+        process_group(context, device=device, timeout_s=config.launch.process_group_timeout_s) as collectives,
+        failure,
+        closing(make_env(config, num_envs=num_envs, device=device, threads=threads)) as env,
+        failure,
+    ):
+        runner = _runner(config, run, env, device, collectives, stop)
+        failure.iteration = lambda: runner.iteration
+        runner.resume()
+        sinks = _sinks(spec, run, config, context.world_size, runner) if context.rank == 0 else []
+        with closing(Reporter(sinks)) as reporter, failure:
+            outcome = runner.learn(reporter, spec.attempt)
+    _LOGGER.info("%s: %d iterations, %d environment steps", outcome.kind, outcome.iteration, outcome.env_steps)
+    return outcome
+
+
+def _runner(
+    config: RunConfig,
+    run: RunFolder,
+    env: VecEnv,
+    device: torch.device,
+    collectives: Collectives,
+    stop: StopRequest,
+) -> OnPolicyRunner:
+    algorithm = PPO(
+        config,
+        observation_dims=env.observation_dims,
+        num_actions=env.num_actions,
+        num_envs=env.num_envs,
+        device=device,
+        collectives=collectives,
+    )
+    digest = hashlib.sha256(run.config.read_bytes()).hexdigest()
+    store = CheckpointStore(run.checkpoints, collectives, config_sha256=digest, keep_last=config.run.keep_last)
+    return OnPolicyRunner(config, env, algorithm, collectives, store, stop.requested)
+
+
+def _sinks(spec: WorkerSpec, run: RunFolder, config: RunConfig, world_size: int, runner: OnPolicyRunner) -> list[Sink]:
+    first = runner.iteration
+    sinks: list[Sink] = [JsonlSink(run.metrics / "metrics.jsonl", first_iteration=first)]
+    if config.metrics.tensorboard:
+        from hpclab.metrics.tensorboard import TensorboardSink  # costs seconds: only where it is used
+
+        sinks.append(TensorboardSink(run.metrics / "tensorboard", first_iteration=first))
+    if config.metrics.wandb_project is not None:
+        from hpclab.metrics.wandb import WandbSink
+
+        settings = config.model_dump(mode="json")
+        sinks.append(WandbSink(run.metrics, project=config.metrics.wandb_project, name=run.name, config=settings))
+    sinks.append(
+        ConsoleSink(
+            f"{run.name}: {config.task}",
+            describe_sync(config, world_size, runner.env.num_envs),
+            max_iterations=config.run.max_iterations,
+            max_env_steps=config.run.max_env_steps,
+            console=Console() if spec.console else None,
+        )
+    )
+    return sinks
+
+
+def _device(on_cpu: bool) -> torch.device:
+    if on_cpu:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise LaunchError(f"{platform.node()}: torch finds no GPU with CUDA_VISIBLE_DEVICES={visible!r}")
+    return torch.device("cuda", 0)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _prepare_torch(context: WorkerContext, device: torch.device) -> None:
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(context.cpu_threads())
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32, as mjlab 1.6.0
+
+
+def _seed(seed: int) -> None:
+    """Start every random stream of this process; warp kernels are seeded from torch's."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
