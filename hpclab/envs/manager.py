@@ -93,7 +93,7 @@ class ManagerEnv:
         self.read_episode_totals()  # what ended here was no episode
         if self.task.randomize_initial_episode_length:
             self.episode_length.random_(0, self.max_episode_length)
-        return self._observe(everyone)
+        return self.refresh(everyone)
 
     def observe(self) -> Observations:
         """Return the observations of the current state, as the last `reset` or `step` computed them."""
@@ -118,7 +118,7 @@ class ManagerEnv:
         for term in self._curriculum:
             term()
         self._reset(dones)
-        return Step(self._observe(dones), rewards, dones, time_outs)
+        return Step(self.refresh(dones), rewards, dones, time_outs)
 
     def _reset(self, mask: Tensor) -> None:
         self.rewards.close_episodes(mask)
@@ -132,7 +132,8 @@ class ManagerEnv:
         self.previous_actions.masked_fill_(rows, 0.0)
         self.episode_length.masked_fill_(mask, 0)
 
-    def _observe(self, fresh: Tensor) -> Observations:
+    @torch.no_grad()
+    def refresh(self, fresh: Tensor) -> Observations:
         """Bring derived quantities, commands and trackers up to date and observe; `fresh` (N,) episodes are new."""
         self.sim.forward()
         for command in self._commands:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
 
 
+_RAY_LENGTH_M = 1.0
+
+
 class Contacts:
     """Contact of each foot with the ground, followed through every physics substep.
 
@@ -59,7 +62,8 @@ class Contacts:
 class FootHeights:
     """Height of each foot above flat ground, taken once per control step, just before the observations.
 
-    Rewards therefore see the heights of the previous observation, as rays cast at that moment would give.
+    Rewards therefore see the heights of the previous observation. Downward rays of 1 m would give the same: a foot
+    that has sunk into the ground counts 0, one above their reach 1.
 
     Attributes:
         height: (N, F) [m].
@@ -75,7 +79,7 @@ class FootHeights:
 
     def before_observations(self) -> None:
         """Take in the current heights."""
-        self.height.copy_(self._z)
+        torch.clamp(self._z, 0.0, _RAY_LENGTH_M, out=self.height)
 
     def reset(self, mask: Tensor) -> None:
         """Nothing: heights are taken anew before the observations."""
