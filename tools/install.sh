@@ -14,8 +14,9 @@ find_python() {
             return
         fi
     done
-    say "needs Python 3.11 or newer, and ${PYTHON:-python3} is $("${PYTHON:-python3}" -V 2>&1 || true)." \
-        "Name one: PYTHON=/path/to/python3.11 $0"
+    local found="there is no ${PYTHON:-python3}"
+    command -v "${PYTHON:-python3}" >/dev/null && found="${PYTHON:-python3} is $("${PYTHON:-python3}" -V 2>&1)"
+    say "needs Python 3.11 or newer, and $found. Name one: PYTHON=/path/to/python3.11 $0"
     return 1
 }
 
