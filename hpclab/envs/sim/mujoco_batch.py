@@ -12,6 +12,7 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from hpclab.envs.sim.fields import KINEMATIC_FIELDS, check_field, kinematic_columns, sensor_columns
+from hpclab.envs.sim.mujoco_log import silence_warnings
 from hpclab.envs.sim.state import check_state
 
 Float32 = npt.NDArray[np.float32]
@@ -44,6 +45,7 @@ class MujocoSim:
             num_substeps: physics substeps of one `step`.
             threads: threads that share the work, the caller's included.
         """
+        silence_warnings()
         self.model = model
         self.num_envs = num_envs
         self.num_substeps = num_substeps

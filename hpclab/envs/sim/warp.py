@@ -175,7 +175,7 @@ class WarpSim:
         A solver that stops at its iteration limit is normal and not reported.
         """
         flags = _tensor(self._d.overflow)
-        seen = flags.cpu()
+        seen = flags.to("cpu", copy=True)
         flags.zero_()
         counts = {
             _OVERFLOW_NAMES.get(kind, f"{str(kind.name).lower()}_overflow"): int((seen & int(kind)).ne(0).sum())
