@@ -1,0 +1,116 @@
+"""jobs.jsonl: every attempt at a run, one line when it starts and one when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from hpclab.run_folder import RunFolder
+
+Cause = Literal["completed", "preempted", "timeout", "cancelled", "crashed", "node_failure"]
+Launcher = Literal["in_process", "local", "pseudo_nodes", "slurm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of a run's workers. `end` and `cause` are None while it runs, and when its end was never written."""
+
+    number: int
+    launcher: Launcher
+    hosts: tuple[str, ...]
+    num_workers: int
+    start: float
+    """[s since the epoch]"""
+    job_id: str | None = None
+    end: float | None = None
+    first_iteration: int | None = None
+    last_iteration: int | None = None
+    """The last iteration that was finished."""
+    cause: Cause | None = None
+    note: str = ""
+
+
+def begin(
+    run: RunFolder, launcher: Launcher, *, hosts: Sequence[str], num_workers: int, job_id: str | None = None
+) -> int:
+    """Record the start of an attempt and return its number. The caller owns the run.
+
+    An earlier attempt without an end is closed here: its owner died with its node or was killed.
+    """
+    attempts = read(run)
+    for attempt in attempts:
+        if attempt.cause is None:
+            lost: Cause = "node_failure" if attempt.launcher == "slurm" else "crashed"
+            finish(run, attempt.number, lost, note="ended without a word")
+    number = len(attempts)
+    record = {"event": "start", "attempt": number, "launcher": launcher, "hosts": list(hosts), "job_id": job_id}
+    _append(run, record | {"num_workers": num_workers, "time": time.time()})
+    return number
+
+
+def finish(run: RunFolder, number: int, cause: Cause, *, note: str = "") -> None:
+    """Record the end of an attempt, with the iterations that metrics.jsonl has of it."""
+    first, last = _iterations(run, number)
+    record = {"event": "end", "attempt": number, "cause": cause, "note": note, "time": time.time()}
+    _append(run, record | {"first_iteration": first, "last_iteration": last})
+
+
+def read(run: RunFolder) -> list[Attempt]:
+    """Return all attempts, oldest first; a line that a crash left incomplete is skipped."""
+    starts: dict[int, dict[str, Any]] = {}
+    ends: dict[int, dict[str, Any]] = {}
+    for record in _records(run.jobs):
+        (starts if record.get("event") == "start" else ends)[int(record["attempt"])] = record
+    return [_attempt(number, starts[number], ends.get(number)) for number in sorted(starts)]
+
+
+def _attempt(number: int, start: dict[str, Any], end: dict[str, Any] | None) -> Attempt:
+    end = end or {}
+    cause = end.get("cause")
+    return Attempt(
+        number=number,
+        launcher=start["launcher"],
+        hosts=tuple(start["hosts"]),
+        num_workers=start["num_workers"],
+        start=start["time"],
+        job_id=start["job_id"],
+        end=end.get("time"),
+        first_iteration=end.get("first_iteration"),
+        last_iteration=end.get("last_iteration"),
+        cause=cause if cause in get_args(Cause) else None,
+        note=end.get("note", ""),
+    )
+
+
+def _append(run: RunFolder, record: dict[str, Any]) -> None:
+    line = (json.dumps(record) + "\n").encode()
+    descriptor = os.open(run.jobs, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _iterations(run: RunFolder, number: int) -> tuple[int | None, int | None]:
+    done = [r["iteration"] for r in _records(run.metrics / "metrics.jsonl") if r.get("attempt") == number]
+    return (done[0], done[-1]) if done else (None, None)
+
+
+def _records(path: os.PathLike[str]) -> list[dict[str, Any]]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            lines = file.readlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in lines:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return [record for record in records if isinstance(record, dict)]

@@ -1,0 +1,224 @@
+"""The first node's task: it launches the ranks, turns notices into one stop, and decides what becomes of the job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from subprocess import CalledProcessError, TimeoutExpired
+
+from hpclab.errors import WorkerError
+from hpclab.launch import environment, jobs, lock, queue
+from hpclab.launch.agent_host import AgentHost, node_address
+from hpclab.launch.failures import describe
+from hpclab.launch.handover import Handover
+from hpclab.launch.network import interface_of
+from hpclab.launch.node import Node, count_restart, walltime_left_s
+from hpclab.launch.node_job import NodeJob
+from hpclab.launch.preemption import Decision, Notices, decide
+from hpclab.launch.rank import run_rank
+from hpclab.launch.torchrunx_launcher import Nodes, launch
+from hpclab.worker.spec import Outcome, WorkerSpec
+
+EXIT_UNFINISHED = 143
+_AGENT_WAIT_S = 10.0
+_LATENESS_S = 90.0
+"""Slurm sends its notice before the walltime's end up to about a minute early."""
+
+
+class Leader:
+    """Runs one attempt of a job from its first node."""
+
+    def __init__(self, job: NodeJob, node: Node, handover: Handover, agent: AgentHost) -> None:
+        self._job = job
+        self._run = job.run
+        self._node = node
+        self._handover = handover
+        self._agent = agent
+        self._attempt: int | None = None
+        self._started = time.time()
+        self._submitter_gone = False
+
+    def run(self, *, through_submitit: bool) -> Outcome:
+        """Train, and return how the run ended; see `agents.run_node` for what it raises."""
+        with Notices(self._on_notice, restore=False) as notices, self._submitter_watched():
+            self._handover.put_process("leader", os.getpid())
+            attempt = self._begin(notices)
+            outcome, error = self._launch(attempt)
+            if error is None and outcome is not None and outcome.kind == "completed":
+                self._end(attempt, "completed")
+                self._handover.put_outcome("completed")
+                self._agent_thread.join(_AGENT_WAIT_S)
+                return outcome
+            if error is not None and not self._notice_names(notices):
+                note = describe(self._run, attempt, error)
+                self._say(note)
+                self._end(attempt, "crashed", note)
+                self._handover.put_outcome("failed")
+                self._agent_thread.join(_AGENT_WAIT_S)
+                raise WorkerError(note) from error
+            if error is not None:
+                self._say(f"the ranks did not stop in good order: {describe(self._run, attempt, error)}")
+            self._handover.put_outcome("interrupted")
+            self._agent_thread.join(_AGENT_WAIT_S)
+            try:
+                self._leave(attempt, notices, through_submitit=through_submitit)
+            finally:
+                self._handover.put("left")
+        raise AssertionError("an interrupted job never returns")
+
+    def _begin(self, notices: Notices) -> int:
+        node, job = self._node, self._job
+        attempt = jobs.begin(
+            self._run,
+            "pseudo_nodes" if node.pseudo else "slurm",
+            hosts=node.hosts,
+            num_workers=job.num_nodes * job.workers_per_node,
+            job_id=node.job_id,
+        )
+        self._run.logs(attempt).mkdir(parents=True, exist_ok=True)
+        self._attempt = attempt
+        self._handover.put("attempt", str(attempt))
+        if self._notice_names(notices) or self._run.cancel_request.exists():
+            self._run.stop_file(attempt).touch()  # it came before there was a stop file to touch
+        self._say(f"attempt {attempt} of {self._run.path}: job {node.job_id}, nodes {', '.join(node.hosts)}")
+        return attempt
+
+    def _launch(self, attempt: int) -> tuple[Outcome | None, Exception | None]:
+        node, job = self._node, self._job
+        carried = environment.carried()
+        address = node_address(node)
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(address) or "lo")
+        self._agent_thread = threading.Thread(target=self._agent.run, name="agent", daemon=True)
+        self._agent_thread.start()
+
+        def hand_over(host: str, command: str) -> None:
+            suffix = "kill" if command.startswith("kill ") else "command"
+            self._handover.put(f"{node.hosts.index(host)}.{suffix}", command)
+
+        devices = () if job.use_gpus else ("cpu",) * job.workers_per_node
+        spec = WorkerSpec(self._job.run_folder, attempt, devices, console=False, master_addr=address)
+        try:
+            outcome: Outcome = launch(
+                run_rank,
+                spec,
+                job.devices_by_node,
+                nodes=Nodes(node.hosts, job.workers_per_node, address),
+                handler=hand_over,
+                environment=carried,
+                launcher_log=self._run.launcher_log(attempt),
+                torchrunx_logs=job.torchrunx_logs,
+            )
+        except Exception as error:
+            return None, error
+        self._say(f"the ranks have {outcome.kind} before iteration {outcome.iteration}")
+        return outcome, None
+
+    def _leave(self, attempt: int, notices: Notices, *, through_submitit: bool) -> None:
+        names = self._notice_names(notices)
+        decision = decide(
+            queue.JobInfo("RUNNING") if self._node.pseudo else _ask(self._node.job_id),
+            usr2="SIGUSR2" in names,
+            term="SIGTERM" in names,
+            cancel_requested=self._run.cancel_request.exists(),
+            timed_out=self._timed_out(),
+        )
+        self._say(f"{decision.action}: {decision.reason}")
+        if decision.action == "requeue":
+            jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
+            if not self._requeue(notices, through_submitit=through_submitit):
+                self._give_up("Slurm refused the requeue")
+        self._end(attempt, decision.cause, decision.reason, keep_lock=_slurm_goes_on(decision))
+        if decision.action == "fail":
+            self._give_up(decision.reason)
+        sys.exit(EXIT_UNFINISHED)
+
+    def _requeue(self, notices: Notices, *, through_submitit: bool) -> bool:
+        """Requeue and leave by SystemExit; return False when Slurm refuses."""
+        node = self._node
+        if not through_submitit:
+            if queue.slurm_command("scontrol", "requeue", node.job_id) is None:
+                return False
+            sys.exit(EXIT_UNFINISHED)
+        import submitit
+
+        pickle = submitit.JobEnvironment().paths.submitted_pickle
+        pickle.with_suffix(".pkl.save_tmp").unlink(missing_ok=True)  # left by a killed attempt, it blocks the requeue
+        if node.pseudo:
+            count_restart(self._run, node.job_id, node.restart + 1)
+        with suppress(CalledProcessError, TimeoutExpired):
+            notices.previous_handler(signal.SIGUSR2)(signal.SIGUSR2, None)  # submitit's: ends with SystemExit
+        return False
+
+    def _give_up(self, reason: str) -> None:
+        lock.release(self._run)
+        self._say(f"not requeued: {reason}. Go on with: hpclab resume {self._run.path}")
+        sys.exit(EXIT_UNFINISHED)
+
+    def _end(self, attempt: int, cause: jobs.Cause, note: str = "", *, keep_lock: bool = False) -> None:
+        jobs.finish(self._run, attempt, cause, note=note)
+        if not keep_lock and not self._node.pseudo:  # pseudo-nodes: the submitting process holds the lock
+            lock.release(self._run)
+
+    def _on_notice(self, number: signal.Signals) -> None:
+        self._stop(number.name)
+
+    def _stop(self, why: str) -> None:
+        if self._attempt is not None:
+            self._run.stop_file(self._attempt).touch()
+        self._say(f"{why} received: the ranks save and stop")
+
+    def _notice_names(self, notices: Notices) -> set[str]:
+        """Return the notices that any node got."""
+        names = {number.name for number in notices.received}
+        if self._submitter_gone:
+            names.add("SIGTERM")
+        return names | {path.read_text() for path in self._handover.folder.glob("*.notice")}
+
+    def _timed_out(self) -> bool:
+        left = walltime_left_s(os.environ, time.time())
+        if left is None:
+            left = self._started + 60 * self._job.walltime_min - time.time()
+        return left < self._job.signal_lead_s + _LATENESS_S
+
+    @contextmanager
+    def _submitter_watched(self) -> Iterator[None]:
+        """Stop the job when the process in whose foreground it runs is gone."""
+        submitter, parent, over = self._job.submitter, os.getppid(), threading.Event()
+
+        def watch() -> None:
+            while submitter is not None and not over.wait(1.0):
+                if os.getppid() != parent or not lock.process_is_alive(submitter.pid, submitter.started):
+                    self._submitter_gone = True
+                    self._stop("end of the submitting process")
+                    return
+
+        threading.Thread(target=watch, name="submitter", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _say(self, text: str) -> None:
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self._node.hosts[0]} {text}"
+        print(line, flush=True)
+        if self._attempt is not None:
+            with self._run.launcher_log(self._attempt).open("a", encoding="utf-8") as log:
+                log.write(line + "\n")
+
+
+def _ask(job_id: str) -> queue.JobInfo | None:
+    for pause_s in (1.0, 3.0, 0.0):  # a busy controller refuses now and then
+        info = queue.ask(job_id)
+        if info is not None:
+            return info
+        time.sleep(pause_s)
+    return None
+
+
+def _slurm_goes_on(decision: Decision) -> bool:
+    return decision.action == "leave" and decision.cause in ("preempted", "timeout")

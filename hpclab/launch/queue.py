@@ -1,0 +1,90 @@
+"""What Slurm says about jobs. Every question may go unanswered: the commands can be absent, slow, or refuse."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+FINISHED = frozenset(
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"}
+)
+_FIELD = re.compile(r"(?:^|\s)(JobState|Reason|PreemptTime|StartTime|NodeList|Restarts|Requeue)=(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """One job as Slurm sees it now."""
+
+    state: str
+    """RUNNING, PENDING, COMPLETING, CANCELLED, ..."""
+    reason: str = ""
+    """Why it waits, in Slurm's word; empty when it does not."""
+    start: str = ""
+    """Expected or actual start, as Slurm prints it; empty when unknown."""
+    preempted: bool = False
+    """A preemption was announced for it."""
+    may_requeue: bool = True
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINISHED
+
+
+def slurm_command(*arguments: str, timeout_s: float = 60.0) -> str | None:
+    """Run a Slurm client command and return what it prints; None when it is absent, fails, or takes too long."""
+    if shutil.which(arguments[0]) is None:
+        return None
+    # SLURM_TIME_FORMAT and the locale change what the commands print.
+    environment = {k: v for k, v in os.environ.items() if k != "SLURM_TIME_FORMAT"} | {"LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def ask(job_id: str, *, timeout_s: float = 60.0) -> JobInfo | None:
+    """Return what the controller says of a job (`11`, or `11_1` for an array member); None when it does not answer."""
+    text = slurm_command("scontrol", "show", "job", "-o", job_id, timeout_s=timeout_s)
+    return parse_scontrol(text) if text else None
+
+
+def parse_scontrol(text: str) -> JobInfo | None:
+    """Read one line of `scontrol show job -o`."""
+    fields = dict(_FIELD.findall(text.strip().splitlines()[0])) if text.strip() else {}
+    if "JobState" not in fields:
+        return None
+    start = fields.get("StartTime", "")
+    reason = fields.get("Reason", "")
+    return JobInfo(
+        state=fields["JobState"],
+        reason="" if reason == "None" else reason,
+        start="" if start in ("Unknown", "N/A") else start,
+        preempted=fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
+        may_requeue=fields.get("Requeue", "1") != "0",
+    )
+
+
+def state_of(job_id: str, *, timeout_s: float = 10.0) -> str | None:
+    """Return a job's state from the queue, else from accounting; None when neither knows it or can be asked."""
+    info = ask(job_id, timeout_s=timeout_s)
+    if info is not None:
+        return info.state
+    text = slurm_command("sacct", "-X", "-n", "-P", "-o", "State", "-j", job_id, timeout_s=timeout_s)
+    words = text.split() if text else []
+    return words[0] if words else None  # "CANCELLED by 1001": the first word
+
+
+def is_queued(job_id: str, *, timeout_s: float = 10.0) -> bool | None:
+    """Say whether a job still waits or runs; None when Slurm cannot be asked."""
+    info = ask(job_id, timeout_s=timeout_s)
+    if info is not None:
+        return not info.is_finished
+    # scontrol fails alike for an unknown job and for a controller that is down; squeue tells the two apart.
+    listed = slurm_command("squeue", "-h", "-o", "%A %F_%K", timeout_s=timeout_s)
+    return None if listed is None else job_id in listed.split()

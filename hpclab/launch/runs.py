@@ -1,0 +1,167 @@
+"""Create a run folder, or open it to go on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpclab.config.load import dump_config, load_config
+from hpclab.config.schema import RunConfig
+from hpclab.errors import ConfigError
+from hpclab.launch import lock
+from hpclab.run_folder import RunFolder, write_atomic
+
+_PACKAGES = ("hpclab", "torch", "mujoco", "mujoco-warp", "warp-lang", "numpy", "submitit", "torchrunx")
+
+# A checkpoint of one of these cannot be loaded into another.
+_FIXED = ("task", "actor", "critic", "algorithm.name")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that this process owns, ready for an attempt."""
+
+    folder: RunFolder
+    config: RunConfig
+    notes: tuple[str, ...]
+    """What to tell the user: that it goes on, and which settings changed."""
+
+
+def run_folder(config: RunConfig, config_path: Path) -> RunFolder:
+    """Return where a run lives: `run.root`, and `run.name` or the config file's stem."""
+    return RunFolder((Path(config.run.root).expanduser() / (config.run.name or config_path.stem)).absolute())
+
+
+def named(config: RunConfig, run: RunFolder) -> RunConfig:
+    """Return the config with the run's place written out, so that it holds wherever the file is read."""
+    place = {"root": str(run.path.parent), "name": run.name}
+    return config.model_copy(update={"run": config.run.model_copy(update=place)})
+
+
+def check(run: RunFolder, config: RunConfig, owner: lock.Owner | None = None) -> tuple[str, ...]:
+    """Check, without writing, that the run can be created or opened; return the notes for the user.
+
+    Raises:
+        ConfigError: a live owner, settings that an existing run cannot change, or a folder that cannot be written.
+    """
+    _check_writable(run)
+    if not run.config.exists():
+        return ()
+    lock.refuse_if_owned(run, owner or lock.Owner.this_process())
+    try:
+        old = load_config(run.config)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{run.path}: holds a run whose config.yaml cannot be read; choose another run.name\n{error}"
+        ) from error
+    changes = dict(_changes(old.model_dump(), named(config, run).model_dump()))
+    fixed = [key for key in changes if key.startswith(_FIXED)]
+    if fixed and run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
+        key = fixed[0]
+        raise ConfigError(
+            f"{run.path}: holds a run with {key}={changes[key][0]}, not {changes[key][1]}; choose another run.name"
+        )
+    shown = [f"setting changed for this run: {key}: {old} -> {new}" for key, (old, new) in changes.items()]
+    return (f"{run.path} exists: going on with that run", *shown)
+
+
+@contextmanager
+def opened(
+    run: RunFolder, config: RunConfig, launch: Mapping[str, Any], *, owner: lock.Owner | None = None
+) -> Iterator[OpenRun]:
+    """Create or open a run and own it for the duration of a block.
+
+    Args:
+        run: where it lives.
+        config: the resolved settings; they become the run's config.yaml.
+        launch: how it is started, for `hpclab resume`.
+        owner: who owns it; this process when not given.
+
+    Raises:
+        ConfigError: as `check`.
+    """
+    owner = owner or lock.Owner.this_process()
+    notes = check(run, config, owner)
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{run.path}: cannot be created: {error.strerror}; choose another run.root") from error
+    with lock.held(run, owner):
+        config = named(config, run)
+        write_atomic(run.config, dump_config(config))
+        _write_manifest(run, launch)
+        run.cancel_request.unlink(missing_ok=True)
+        yield OpenRun(run, config, notes)
+
+
+def read_manifest(run: RunFolder) -> dict[str, Any]:
+    """Return run.json.
+
+    Raises:
+        ConfigError: the folder holds no run.
+    """
+    try:
+        manifest = json.loads(run.manifest.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{run.path}: holds no run (no {run.manifest.name} in it)") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{run.manifest}: cannot be read: {error}") from error
+    if not isinstance(manifest, dict):
+        raise ConfigError(f"{run.manifest}: must hold one JSON object")
+    return manifest
+
+
+def _write_manifest(run: RunFolder, launch: Mapping[str, Any]) -> None:
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    manifest = read_manifest(run) if run.manifest.exists() else {"id": uuid.uuid4().hex[:12], "created": now}
+    manifest |= {"git_commit": _git_commit(), "versions": _versions(), "launch": dict(launch)}
+    write_atomic(run.manifest, json.dumps(manifest, indent=1) + "\n")
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
+
+
+def _git_commit() -> str | None:
+    """Return the commit of this package's source tree, with '+' when files differ from it; None outside git."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _check_writable(run: RunFolder) -> None:
+    existing = next(folder for folder in (run.path, *run.path.parents) if folder.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"{existing}: is a file, but run.root and run.name make it a folder; choose another")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError(f"{existing}: not writable, so {run.path} cannot be used; choose another run.root")
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in new:
+        before, after = old.get(key), new[key]
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _changes(before, after, f"{prefix}{key}.")
+        elif before != after:
+            yield f"{prefix}{key}", (before, after)

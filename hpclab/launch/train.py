@@ -1,0 +1,90 @@
+"""`hpclab train`: on this machine, in this process or with one process per device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hpclab.config.load import load_config
+from hpclab.config.schema import RunConfig
+from hpclab.launch import runs
+from hpclab.launch.checks import check_batches
+from hpclab.launch.devices import resolve
+from hpclab.run_folder import RunFolder
+
+EXIT_STOPPED = 130
+"""Exit code of a run that saved and stopped before its end: by Ctrl-C, TERM, USR2 or `hpclab cancel`."""
+
+
+def train(
+    config_path: Path,
+    overrides: list[str],
+    *,
+    gpu_ids: list[str] | None,
+    num_workers: int | None,
+    torchrunx_log_dir: str | None,
+) -> None:
+    """Train a config's run, from its last checkpoint when the run folder exists.
+
+    Args:
+        config_path: YAML file.
+        overrides: `key.sub=value`.
+        gpu_ids: see `devices.resolve`.
+        num_workers: CPU workers.
+        torchrunx_log_dir: torchrunx's log folder; "" for none, None for `{run}/logs/torchrunx`. The environment
+            variable TORCHRUNX_LOG_DIR comes before it.
+
+    Raises:
+        ConfigError: the request cannot be carried out; nothing was written.
+        WorkerError: a rank failed.
+        SystemExit: with 130, the run was stopped before its end.
+    """
+    config = load_config(config_path, overrides)
+    train_run(
+        runs.run_folder(config, config_path),
+        config,
+        gpu_ids=gpu_ids,
+        num_workers=num_workers,
+        torchrunx_log_dir=torchrunx_log_dir,
+    )
+
+
+def train_run(
+    run: RunFolder,
+    config: RunConfig,
+    *,
+    gpu_ids: list[str] | None,
+    num_workers: int | None,
+    torchrunx_log_dir: str | None,
+) -> None:
+    """Train a run at a given place; otherwise as `train`."""
+    devices = resolve(gpu_ids, num_workers)
+    check_batches(config, len(devices))
+    how = {
+        "command": "train",
+        "gpu_ids": gpu_ids,
+        "num_workers": num_workers,
+        "torchrunx_log_dir": torchrunx_log_dir,
+    }
+    with runs.opened(run, config, how) as opened:
+        for note in opened.notes:
+            print(note)
+        print(f"run folder: {run.path}", flush=True)
+        # Both import torch, which costs seconds: not before the request is known to be good.
+        if len(devices) == 1:
+            from hpclab.launch.in_process import train_in_process
+
+            outcome = train_in_process(run, devices[0])
+        else:
+            from hpclab.launch.local import train_locally
+
+            outcome = train_locally(run, devices, torchrunx_logs=torchrunx_logs(run, torchrunx_log_dir))
+    if outcome.kind == "stopped":
+        print(f"stopped before iteration {outcome.iteration}; go on with: hpclab resume {run.path}", flush=True)
+        raise SystemExit(EXIT_STOPPED)
+
+
+def torchrunx_logs(run: RunFolder, option: str | None) -> str:
+    """Return torchrunx's log folder: TORCHRUNX_LOG_DIR, else the option, else the run's; "" for none."""
+    chosen = os.environ.get("TORCHRUNX_LOG_DIR", option)
+    return str(run.path / "logs" / "torchrunx") if chosen is None else chosen
