@@ -1,9 +1,9 @@
 """The layout of a run folder, and the one way to write a file that matters.
 
-    <run>/config.yaml  run.json  jobs.jsonl  lock  cancel
-          code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,stop}
-          checkpoints/iter-000050/...  checkpoints/latest
-          metrics/{metrics.jsonl,tensorboard/}
+<run>/config.yaml  run.json  jobs.jsonl  lock  cancel
+      code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,stop}
+      checkpoints/iter-000050/...  checkpoints/latest
+      metrics/{metrics.jsonl,tensorboard/}
 """
 
 from __future__ import annotations
