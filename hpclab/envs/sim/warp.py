@@ -66,6 +66,7 @@ class WarpSim:
         self.num_substeps = num_substeps
         self.device = device
         self._wp_device = wp.get_device(str(device))
+        self._streams: dict[int, Any] = {}  # by CUDA handle; warp's wrappers must outlive a capture
         self._batched: set[str] = set()
         with self._on_stream():
             self._m = self._put_model()
@@ -82,6 +83,7 @@ class WarpSim:
         self.diverged = _tensor(self._diverged)
         self._sensordata = _tensor(d.sensordata)
         self._history_tensor = _tensor(self._history)
+        self._memory = [_tensor(d.time)[:, None], _tensor(d.qacc_warmstart), _tensor(d.act)]
         self._record = False
         self._model_fields: dict[str, Tensor] = {}
         self._committed: dict[str, Tensor] = {}
@@ -152,10 +154,8 @@ class WarpSim:
         # where instead of arithmetic: the other rows, and the old ones, may hold NaN
         torch.where(column, qpos, self.qpos, out=self.qpos)
         torch.where(column, qvel, self.qvel, out=self.qvel)
-        _tensor(self._d.time).masked_fill_(mask, 0.0)
-        _tensor(self._d.qacc_warmstart).masked_fill_(column, 0.0)
-        if self.model.na:
-            _tensor(self._d.act).masked_fill_(column, 0.0)
+        for memory in self._memory:
+            memory.masked_fill_(column, 0.0)
         for columns in self._held:
             self._sensordata[:, columns].masked_fill_(column, 0.0)
         self.diverged.masked_fill_(mask, False)
@@ -276,7 +276,10 @@ class WarpSim:
         with contextlib.ExitStack() as stack:
             stack.enter_context(wp.ScopedDevice(self._wp_device))
             if self._wp_device.is_cuda:
-                stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
+                current = torch.cuda.current_stream(self.device)
+                if current.cuda_stream not in self._streams:
+                    self._streams[current.cuda_stream] = wp.stream_from_torch(current)
+                stream = self._streams[current.cuda_stream]
                 stack.enter_context(wp.ScopedStream(stream, sync_enter=False, sync_exit=False))
             yield
 
@@ -310,11 +313,15 @@ class _Graph:
 
     def _capture(self, device: Any) -> Any:
         collect = gc.isenabled()
+        stream = wp.Stream(device)  # torch's current stream is often the default one, which cannot be captured
         # an array freed by the collector during capture would invalidate it
         gc.collect()
         gc.disable()
         try:
-            with wp.ScopedCapture(device=device, stream=device.stream) as capture:
+            with (
+                wp.ScopedStream(stream, sync_enter=False, sync_exit=False),
+                wp.ScopedCapture(device=device, stream=stream) as capture,
+            ):
                 self._launch()
         finally:
             if collect:
