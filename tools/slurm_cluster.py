@@ -139,7 +139,7 @@ def parser() -> argparse.ArgumentParser:
     wait = "time between TERM and KILL of a cancelled job [s]"
     start.add_argument("--kill-wait", type=bounded(1, 3600), default=defaults.kill_wait_s, help=wait)
     expire = "life of a credential [s]; a requeued job waits about as long"
-    start.add_argument("--cred-expire", type=bounded(1, 3600), default=defaults.cred_expire_s, help=expire)
+    start.add_argument("--cred-expire", type=bounded(5, 3600), default=defaults.cred_expire_s, help=expire)
     start.add_argument("--dbd", action="store_true", help="with accounting (sacct); takes a few seconds more")
     start.add_argument("--no-ssh", action="store_true", help="no sshd on the nodes")
     start.add_argument(

@@ -50,7 +50,7 @@ class Settings:
     kill_wait_s: int = 5
     """Time between TERM and KILL at a cancel or at the time limit [s]."""
     cred_expire_s: int = 5
-    """Life of a job credential [s]; a requeued job waits about as long before it may start again."""
+    """Life of a job credential [s], at least 5; a requeued job waits one second longer before it may start again."""
     accounting: bool = False
     """Run slurmdbd, so that sacct answers."""
     ssh: bool = True

@@ -1,0 +1,39 @@
+"""One Slurm cluster for all tests of this folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from slurm_lab.requirements import lacking
+from slurm_lab.settings import Layout
+
+from tests.cluster.slurm import SlurmCluster
+
+TOOL = Path(__file__).parents[2] / "tools" / "slurm_cluster.py"
+
+
+@pytest.fixture(scope="session")
+def _session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    if problem := lacking():
+        pytest.skip(problem)
+    state = tmp_path_factory.mktemp("slurm")
+    tool = [sys.executable, str(TOOL), "--state", str(state)]
+    started = subprocess.run(
+        [*tool, "up", "--nodes", "2", "--cred-expire", "5"], capture_output=True, text=True, check=False
+    )
+    assert started.returncode == 0, started.stderr
+    try:
+        yield SlurmCluster(Layout(state))
+    finally:
+        subprocess.run([*tool, "down"], check=True, capture_output=True)
+
+
+@pytest.fixture
+def cluster(_session_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """A cluster of two nodes without any job; what a test leaves is ended after it."""
+    yield _session_cluster
+    _session_cluster.cancel_everything()
