@@ -23,7 +23,8 @@ _EXIT_CLOSED = 128 + signal.SIGTERM
 
 _owner: int | None = None
 """Process id whose signals are handled here; a forked child differs and gets the defaults back."""
-_fork_hook = False
+_fork_hooks = False
+_mask_before_fork: set[int | signal.Signals] = set()
 
 
 class StopRequest:
@@ -58,7 +59,7 @@ class StopRequest:
         reader, writer = socket.socketpair()
         writer.setblocking(False)
         self._sockets = (reader, writer)
-        _register_fork_hook()
+        _register_fork_hooks()
         _owner = os.getpid()
         for number in (*_NOTICES, signal.SIGTERM, signal.SIGINT):
             self._previous[number] = signal.signal(number, self._handle)
@@ -124,20 +125,30 @@ def _ignore_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _register_fork_hook() -> None:
-    global _fork_hook
-    if not _fork_hook:
-        os.register_at_fork(after_in_child=_reset_in_child)
-        _fork_hook = True
+def _register_fork_hooks() -> None:
+    global _fork_hooks
+    if not _fork_hooks:
+        os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_reset_in_child)
+        _fork_hooks = True
+
+
+def _hold_signals() -> None:
+    """Hold signals back during a fork: one for the child must find the child's handlers, not its parent's."""
+    global _mask_before_fork
+    _mask_before_fork = signal.pthread_sigmask(signal.SIG_BLOCK, (*_NOTICES, signal.SIGTERM, signal.SIGINT))
+
+
+def _release_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask_before_fork)
 
 
 def _reset_in_child() -> None:
     """Give a forked helper the default signals: it must end on TERM, and not write into its parent's wakeup fd."""
     global _owner
-    if _owner is None:
-        return
-    _owner = None
-    signal.set_wakeup_fd(-1)
-    for number in (*_NOTICES, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _owner is not None:
+        _owner = None
+        signal.set_wakeup_fd(-1)
+        for number in (*_NOTICES, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _release_signals()
