@@ -5,6 +5,8 @@ Source: mjlab 1.6.0, task Mjlab-Velocity-Flat-Unitree-G1; every number is that t
 
 from __future__ import annotations
 
+import mujoco
+
 from hpclab.envs.robots import g1
 from hpclab.envs.spec import EventTerm, ObservationTerm, RewardTerm, TaskSpec, Term, TerminationTerm
 from hpclab.envs.terms import (
@@ -23,6 +25,12 @@ _FOUND = [f"{foot}_foot_contact_found" for foot in g1.FEET]
 _FORCE = [f"{foot}_foot_contact_force" for foot in g1.FEET]
 _POSITIONS = [f"{foot}_foot_pos" for foot in g1.FEET]
 _VELOCITIES = [f"{foot}_foot_vel" for foot in g1.FEET]
+_ROOT_AXES = ("root_axis_x", "root_axis_y", "root_axis_z")
+_AXIS_SENSORS = (
+    mujoco.mjtSensor.mjSENS_FRAMEXAXIS,
+    mujoco.mjtSensor.mjSENS_FRAMEYAXIS,
+    mujoco.mjtSensor.mjSENS_FRAMEZAXIS,
+)
 _SWING_HEIGHT_M = 0.1
 _STEPS_PER_ITERATION = 24
 
@@ -59,6 +67,14 @@ _RUNNING_STD = {
     r".*_elbow_joint": 0.35,
     r".*_wrist_.*_joint": 0.3,
 }
+
+
+def _model() -> mujoco.MjSpec:
+    """The robot on flat ground, with the axes of its pelvis in the world as sensors."""
+    spec = g1.g1_on_plane()
+    for name, kind in zip(_ROOT_AXES, _AXIS_SENSORS, strict=True):
+        spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=g1.ROOT_BODY)
+    return spec
 
 
 def _observations() -> dict[str, dict[str, ObservationTerm]]:
@@ -123,6 +139,7 @@ def _events() -> dict[str, EventTerm]:
     com = {"x": (-0.025, 0.025), "y": (-0.025, 0.025), "z": (-0.03, 0.03)}
     pose = {"x": (-0.5, 0.5), "y": (-0.5, 0.5), "z": (0.01, 0.05), "yaw": (-3.14, 3.14)}
     push = {
+        "axes": _ROOT_AXES,
         "linear": ((-0.5, 0.5), (-0.5, 0.5), (-0.4, 0.4)),
         "angular": ((-0.52, 0.52), (-0.52, 0.52), (-0.78, 0.78)),
     }
@@ -142,6 +159,7 @@ def task() -> TaskSpec:
         commands.VelocityCommand,
         {
             "name": "twist",
+            "forward_axis": _ROOT_AXES[0],
             "vx": (-1.0, 1.0),
             "vy": (-1.0, 1.0),
             "yaw_rate": (-0.5, 0.5),
@@ -158,7 +176,7 @@ def task() -> TaskSpec:
     )
     tracking = {"command": "twist"}
     return TaskSpec(
-        model=g1.g1_on_plane,
+        model=_model,
         decimation=4,
         episode_length_s=20.0,
         observations=_observations(),

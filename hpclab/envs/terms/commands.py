@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hpclab.envs.terms.rotations import yaw
-
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
 
 # Columns of what is drawn anew at each resampling; the ranges of the first three may be widened by a curriculum.
 _VELOCITY, _HEADING, _TIME_LEFT = slice(0, 3), 3, 4
-_FOLLOWS_HEADING, _STANDS, _FORWARD_ONLY = 5, 6, 7
+_FLAGS = slice(5, 8)  # follows the heading, stands, walks forward only
 _WIDTH = 8
 _NEVER = 2.0
 """A draw above every share."""
@@ -41,6 +39,7 @@ class VelocityCommand:
         env: ManagerEnv,
         *,
         name: str,
+        forward_axis: str,
         vx: tuple[float, float],
         vy: tuple[float, float],
         yaw_rate: tuple[float, float],
@@ -53,19 +52,23 @@ class VelocityCommand:
         min_forward: float = 0.3,
         active_speed: float = 0.05,
     ) -> None:
-        self._quat = env.sim.qpos[:, 3:7]
+        """Name the sensor of the body's x axis in the world; ranges in [m/s], [rad/s], [rad], [s]; shares in 0..1."""
+        forward = env.sensor(forward_axis)
+        self._axis_x, self._axis_y = forward[:, 0], forward[:, 1]
         self._step_dt = env.step_dt
-        self._shares = (follow_heading, standing, forward_only)
+        self._shares = torch.tensor([follow_heading, standing, forward_only], device=env.device)
+        self._slowest_ahead = torch.tensor([min_forward, 0.0, 0.0], device=env.device)
+        self._ahead_only = torch.tensor([1.0, 0.0, 0.0], device=env.device)
+        self._linear_part = torch.tensor([1.0, 1.0, 0.0], device=env.device)
         self._heading_stiffness = heading_stiffness
-        self._min_forward = min_forward
         self._active_speed = active_speed
         per_column = torch.tensor([vx, vy, yaw_rate, heading, resample_s, (0, 1), (0, 1), (0, 1)], dtype=torch.float32)
         self._limits = env.buffers.shared(f"{name}/limits", 2, _WIDTH)
         self._limits.copy_(per_column.t())
         self.ranges = self._limits[:, _VELOCITY]
         self._drawn = env.buffers.per_env(f"{name}/drawn", _WIDTH)
-        self._twist = env.buffers.per_env(f"{name}/twist", 5)
-        self.linear, self.angular = self._twist[:, 0:3], self._twist[:, 2:5]
+        self.linear = env.buffers.per_env(f"{name}/linear", 3)
+        self.angular = env.buffers.per_env(f"{name}/angular", 3)
         self.value = env.buffers.per_env(f"{name}/value", 3)
         self.speed = env.buffers.per_env(f"{name}/speed")
         self.active = env.buffers.per_env(f"{name}/active")
@@ -84,24 +87,21 @@ class VelocityCommand:
         """Ask every environment for (N, 3) `value` from now on, until its next reset."""
         self._drawn[:, _VELOCITY] = value
         self._drawn[:, _TIME_LEFT] = torch.inf
-        self._drawn[:, _FOLLOWS_HEADING:] = _NEVER
+        self._drawn[:, _FLAGS] = _NEVER
         self._evaluate()
 
     def _evaluate(self) -> None:
-        follow_heading, standing, forward_only = self._shares
-        drawn, value = self._drawn, self.value
-        forward = drawn[:, _FORWARD_ONLY] < forward_only
-        follows = (drawn[:, _FOLLOWS_HEADING] < follow_heading) & ~forward
-        value.copy_(drawn[:, _VELOCITY])
-        ahead = value[:, 0].abs().clamp_(min=self._min_forward)
-        value[:, 1:].masked_fill_(forward[:, None], 0.0)
-        value[:, 0].copy_(torch.where(forward, ahead, value[:, 0]))
-        error = drawn[:, _HEADING] - yaw(self._quat)
-        error = torch.remainder(error + math.pi, 2 * math.pi) - math.pi
-        rate = torch.clamp(self._heading_stiffness * error, self._limits[0, 2], self._limits[1, 2])
-        value[:, 2].copy_(torch.where(follows, rate, value[:, 2]))
-        value.masked_fill_((drawn[:, _STANDS] < standing)[:, None], 0.0)
-        self._twist[:, :2].copy_(value[:, :2])
-        self._twist[:, 4].copy_(value[:, 2])
-        torch.add(value[:, :2].norm(dim=1), value[:, 2].abs(), out=self.speed)
-        self.active.copy_(self.speed > self._active_speed)
+        velocity = self._drawn[:, _VELOCITY]
+        follows, stands, forward = (self._drawn[:, _FLAGS] < self._shares).unbind(dim=1)
+        ahead = torch.maximum(velocity.abs().mul_(self._ahead_only), self._slowest_ahead)
+        torch.where(forward[:, None], ahead, velocity, out=self.value)
+        error = self._drawn[:, _HEADING] - torch.atan2(self._axis_y, self._axis_x)
+        error = torch.remainder(error.add_(math.pi), 2 * math.pi).sub_(math.pi)
+        rate = torch.clamp(error.mul_(self._heading_stiffness), self._limits[0, 2], self._limits[1, 2])
+        rate_in_force = self.value[:, 2]
+        rate_in_force.copy_(torch.where(follows > forward, rate, rate_in_force))
+        self.value.masked_fill_(stands[:, None], 0.0)
+        torch.mul(self.value, self._linear_part, out=self.linear)
+        torch.sub(self.value, self.linear, out=self.angular)
+        torch.add(torch.hypot(self.value[:, 0], self.value[:, 1]), rate_in_force.abs(), out=self.speed)
+        torch.gt(self.speed, self._active_speed, out=self.active)

@@ -40,4 +40,4 @@ class VelocityRanges:
     def __call__(self) -> None:
         """Write the ranges of the current stage."""
         stage = torch.bucketize(self._step_count, self._from_step, right=True)
-        self._ranges.copy_(self._tables[stage][0])
+        self._ranges.copy_(self._tables.index_select(0, stage)[0])

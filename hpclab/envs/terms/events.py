@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hpclab.envs.terms.rotations import rotate_inverse
+from hpclab.envs.terms.sensors import side_by_side
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
@@ -62,9 +62,12 @@ class ResetJointsUniform:
 class PushRoot:
     """interval: add to the velocity of the free joint: x, y, z [m/s] and roll, pitch, yaw [rad/s], world frame."""
 
-    def __init__(self, env: ManagerEnv, *, linear: Sequence[Range], angular: Sequence[Range]) -> None:
+    def __init__(
+        self, env: ManagerEnv, *, axes: Sequence[str], linear: Sequence[Range], angular: Sequence[Range]
+    ) -> None:
+        """Name the sensors of the body's x, y and z axes in the world."""
         self._sim = env.sim
-        self._quat = env.sim.qpos[:, 3:7]
+        self._axes = side_by_side(env, axes)
         self._delta = torch.zeros_like(env.sim.qvel)
         self._lower, self._width = _limits([*linear, *angular], env.device)
 
@@ -72,7 +75,7 @@ class PushRoot:
         """Push environments in `due` (N,)."""
         push = torch.rand(due.shape[0], 6, device=due.device).mul_(self._width).add_(self._lower)
         self._delta[:, :3] = push[:, :3]
-        self._delta[:, 3:6] = rotate_inverse(self._quat, push[:, 3:])
+        torch.sum(self._axes * push[:, None, 3:], dim=2, out=self._delta[:, 3:6])  # into the body's frame
         self._sim.add_velocity(self._delta, due)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 def velocity_error_xy(env: ManagerEnv, *, command: str, velocity: str) -> Tensor:
     """norm of commanded minus actual horizontal velocity in the body frame [m/s]."""
     wanted: Tensor = env.commands[command].value
-    error: Tensor = (wanted[:, :2] - env.sensor(velocity)[:, :2]).norm(dim=1)
-    return error
+    error = wanted - env.sensor(velocity)
+    return torch.hypot(error[:, 0], error[:, 1])
 
 
 def velocity_error_yaw(env: ManagerEnv, *, command: str, velocity: str) -> Tensor:

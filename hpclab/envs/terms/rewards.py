@@ -91,7 +91,7 @@ class Pose:
         """Return the (N,) reward."""
         speed_class = torch.bucketize(self._command.speed, self._from_speed, right=True)
         difference = self._joints.pos - self._joints.default_pos
-        return torch.exp(-(difference.square_() * self._weights[speed_class]).sum(dim=1))
+        return torch.exp(-(difference.square_() * self._weights.index_select(0, speed_class)).sum(dim=1))
 
 
 def _active(env: ManagerEnv, command: str) -> Tensor:
@@ -122,12 +122,12 @@ class FootClearance:
     ) -> None:
         self._height: Tensor = env.trackers[heights].height
         self._command: VelocityCommand = env.commands[command]
-        self._velocity = side_by_side(env, velocities)[:, :, :2]
+        self._velocity = side_by_side(env, velocities)
         self._target_m = target_m
 
     def __call__(self) -> Tensor:
         """Return the (N,) cost."""
-        speed: Tensor = self._velocity.norm(dim=2)
+        speed = torch.hypot(self._velocity[:, :, 0], self._velocity[:, :, 1])
         return ((self._height - self._target_m).abs_() * speed).sum(dim=1) * self._command.active
 
 
@@ -173,5 +173,5 @@ class FootSwingHeight:
 def soft_landing(env: ManagerEnv, *, contacts: str, command: str) -> Tensor:
     """Sum over landing feet of the norm of the contact force [N], when the command is active."""
     tracker: Contacts = env.trackers[contacts]
-    force: Tensor = tracker.force.norm(dim=2)
+    force = tracker.force.square().sum(dim=2).sqrt_()
     return (force * tracker.first_contact).sum(dim=1) * _active(env, command)

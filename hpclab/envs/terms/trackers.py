@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hpclab.envs.terms.sensors import side_by_side
+from hpclab.envs.terms.sensors import history_side_by_side, side_by_side
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
@@ -31,8 +31,10 @@ class Contacts:
         """Name the sensors of each foot: number of contacts, and net force."""
         feet = len(found)
         self._found = side_by_side(env, found)[:, :, 0]
-        self._found_history = [env.sim.sensor_history(sensor) for sensor in found]
+        self._found_history = history_side_by_side(env, found)[:, :, :, 0]
         self._substep_dt = env.substep_dt
+        self._num_substeps = self._found_history.shape[1]
+        self._ordinals = torch.arange(1.0, self._num_substeps + 1, device=env.device)[:, None]
         self._landing_window_s = env.step_dt + 1e-6
         self._times = env.buffers.per_env(f"{name}/times_s", 2 * feet)
         self.force = side_by_side(env, force)
@@ -43,10 +45,10 @@ class Contacts:
 
     def after_step(self) -> None:
         """Take in the substeps just simulated."""
-        contact = torch.cat(self._found_history, dim=2) > 0  # (N, S, F)
+        contact = self._found_history > 0  # (N, S, F)
         over = torch.cat([contact, ~contact], dim=2)  # air time ends in contact, contact time without
-        for substep in range(over.shape[1]):
-            self._times.add_(self._substep_dt).masked_fill_(over[:, substep], 0.0)
+        last_over = (over * self._ordinals).amax(dim=1)  # 1 to S, 0: in no substep
+        self._times.mul_(last_over == 0).add_(self._num_substeps - last_over, alpha=self._substep_dt)
         self.in_contact = contact[:, -1]
         self.first_contact = (self.contact_time > 0) & (self.contact_time < self._landing_window_s)
 
@@ -100,7 +102,8 @@ class SubstepsWithForce:
 
     def after_step(self) -> None:
         """Take in the substeps just simulated."""
-        self.count = (self._force.norm(dim=2) > self._threshold_n).sum(dim=1).float()
+        exceeded = self._force.square().sum(dim=2) > self._threshold_n**2
+        self.count = exceeded.sum(dim=1, dtype=torch.float32)
 
     def before_observations(self) -> None:
         """Nothing: the count is that of the last control step."""
