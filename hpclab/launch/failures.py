@@ -18,6 +18,8 @@ class RankError:
     iteration: int | None
     error: str
     traceback: str
+    in_collective: bool
+    """It failed while it waited for other ranks: most likely because another one had failed."""
 
     def __str__(self) -> str:
         where = f" at iteration {self.iteration}" if self.iteration is not None else ""
@@ -38,11 +40,12 @@ def first_error(run: RunFolder, attempt: int) -> RankError | None:
                     iteration=record.get("iteration"),
                     error=str(record["error"]),
                     traceback=str(record.get("traceback", "")),
+                    in_collective=bool(record.get("in_collective", False)),
                 )
             )
         except (OSError, ValueError, KeyError, TypeError):
             continue  # half written by a rank that was killed
-    return min(errors, key=lambda error: error.time, default=None)
+    return min(errors, key=lambda error: (error.in_collective, error.time), default=None)
 
 
 def describe(run: RunFolder, attempt: int, error: Exception) -> str:

@@ -1,20 +1,49 @@
-"""Print what is appended to a log, as it is written."""
+"""Print what is appended to logs, as it is written.
+
+Files are polled: inotify does not see what another node writes to a shared folder.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
-from typing import IO, TextIO
+from typing import BinaryIO, TextIO
 
 _POLL_S = 0.2
-# Files are polled: inotify does not see what another node writes to a shared folder.
+
+
+class Tail:
+    """Reads whole lines that are appended to a file, also when it appears only later."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+
+    def lines(self, *, partial: bool = False) -> list[str]:
+        """Return the lines since the last call, without their ends; `partial`: with an unfinished last one too."""
+        if self._file is None:
+            try:
+                self._file = self.path.open("rb")
+            except FileNotFoundError:
+                return []
+        *whole, self._rest = (self._rest + self._file.read()).split(b"\n")
+        if partial and self._rest:
+            whole.append(self._rest)
+            self._rest = b""
+        return [line.decode("utf-8", errors="replace") for line in whole]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class Following:
-    """Copy a file's new text to a stream from a thread, also when it appears only later. A context manager."""
+    """Copy a log's new lines to a stream from a thread. A context manager: at its end the rest is copied too."""
 
     def __init__(self, path: Path, out: TextIO) -> None:
-        self._path = path
+        self._tail = Tail(path)
         self._out = out
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._copy, name="follow", daemon=True)
@@ -28,15 +57,19 @@ class Following:
         self._thread.join()
 
     def _copy(self) -> None:
-        file: IO[str] | None = None
-        while True:
+        last = False
+        while not last:
             last = self._over.wait(_POLL_S)
-            if file is None and self._path.exists():
-                file = self._path.open(encoding="utf-8", errors="replace")
-            if file is not None and (text := file.read()):
-                self._out.write(text)
-                self._out.flush()
-            if last:
-                break
-        if file is not None:
-            file.close()
+            for line in self._tail.lines(partial=last):
+                print(line, file=self._out)
+            self._out.flush()
+        self._tail.close()
+
+
+def interruptible_wait(seconds: float = _POLL_S) -> bool:
+    """Wait; return False when Ctrl-C ended the wait."""
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        return False
+    return True

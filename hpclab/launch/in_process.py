@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpclab.errors import WorkerError
+from hpclab.errors import HpclabError
 from hpclab.launch import jobs
 from hpclab.launch.network import LOOPBACK
 from hpclab.run_folder import RunFolder
@@ -13,7 +13,7 @@ def train_in_process(run: RunFolder, device: str) -> Outcome:
     """Train one attempt of a run that this process owns, and record how it ended.
 
     Raises:
-        WorkerError: it failed.
+        HpclabError: it failed.
     """
     attempt = jobs.begin(run, "in_process", hosts=[LOOPBACK], num_workers=1)
     run.logs(attempt).mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def train_in_process(run: RunFolder, device: str) -> Outcome:
     except KeyboardInterrupt:
         cause, note = "cancelled", "interrupted before it could save"
         raise
-    except WorkerError as error:
+    except HpclabError as error:
         note = str(error).partition("\n")[0]
         raise
     finally:

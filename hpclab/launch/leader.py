@@ -90,7 +90,7 @@ class Leader:
 
     def _launch(self, attempt: int) -> tuple[Outcome | None, Exception | None]:
         node, job = self._node, self._job
-        carried = environment.carried()
+        carried = environment.carried() | {"HPCLAB_RUN": str(self._run.path)}
         address = node_address(node)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(address) or "lo")
         self._agent_thread = threading.Thread(target=self._agent.run, name="agent", daemon=True)

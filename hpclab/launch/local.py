@@ -54,7 +54,7 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
                 None,
                 nodes=Nodes((LOOPBACK,), len(devices), LOOPBACK),
                 handler=agents,
-                environment=environment.carried(agents.environment),
+                environment=environment.carried(agents.environment) | {"HPCLAB_RUN": str(run.path)},
                 launcher_log=run.launcher_log(attempt),
                 torchrunx_logs=torchrunx_logs,
             )

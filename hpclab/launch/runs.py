@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 import os
-import platform
-import subprocess
-import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +13,8 @@ from hpclab.config.load import dump_config, load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import lock
+from hpclab.launch.manifest import write_manifest
 from hpclab.run_folder import RunFolder, write_atomic
-
-_PACKAGES = ("hpclab", "torch", "mujoco", "mujoco-warp", "warp-lang", "numpy", "submitit", "torchrunx")
 
 # A checkpoint of one of these cannot be loaded into another.
 _FIXED = ("task", "actor", "critic", "algorithm.name")
@@ -99,55 +92,9 @@ def opened(
     with lock.held(run, owner):
         config = named(config, run)
         write_atomic(run.config, dump_config(config))
-        _write_manifest(run, launch)
+        write_manifest(run, launch)
         run.cancel_request.unlink(missing_ok=True)
         yield OpenRun(run, config, notes)
-
-
-def read_manifest(run: RunFolder) -> dict[str, Any]:
-    """Return run.json.
-
-    Raises:
-        ConfigError: the folder holds no run.
-    """
-    try:
-        manifest = json.loads(run.manifest.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{run.path}: holds no run (no {run.manifest.name} in it)") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{run.manifest}: cannot be read: {error}") from error
-    if not isinstance(manifest, dict):
-        raise ConfigError(f"{run.manifest}: must hold one JSON object")
-    return manifest
-
-
-def _write_manifest(run: RunFolder, launch: Mapping[str, Any]) -> None:
-    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    manifest = read_manifest(run) if run.manifest.exists() else {"id": uuid.uuid4().hex[:12], "created": now}
-    manifest |= {"git_commit": _git_commit(), "versions": _versions(), "launch": dict(launch)}
-    write_atomic(run.manifest, json.dumps(manifest, indent=1) + "\n")
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
-
-
-def _git_commit() -> str | None:
-    """Return the commit of this package's source tree, with '+' when files differ from it; None outside git."""
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"],
-            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 def _check_writable(run: RunFolder) -> None:

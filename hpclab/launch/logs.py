@@ -1,0 +1,111 @@
+"""`hpclab logs`: the logs of a run's ranks, merged by time, over one attempt or on into the next ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from hpclab.errors import ConfigError
+from hpclab.launch import jobs, lock
+from hpclab.launch.follow import Tail, interruptible_wait
+from hpclab.launch.manifest import read_manifest
+from hpclab.run_folder import RunFolder
+
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}")
+_NAME = re.compile(r"rank-(\d{4,})\.log")
+
+
+def logs(run: Path, *, rank: int | None, attempt: int | None, follow: bool) -> None:
+    """Print the log of one rank, or of all ranks merged by time with the rank in front of each line.
+
+    Args:
+        run: run folder.
+        rank: one rank; all when not given.
+        attempt: which attempt; the last one when not given.
+        follow: go on printing as the logs grow, over attempts to come, until the run ends or Ctrl-C.
+
+    Raises:
+        ConfigError: no run there, or no such attempt or rank.
+    """
+    folder = RunFolder(run.absolute())
+    read_manifest(folder)
+    number = _choose_attempt(folder, attempt, follow=follow)
+    if number is None:
+        return
+    if follow:
+        _follow(folder, rank, number, pinned=attempt is not None)
+        return
+    paths = _rank_logs(folder, number, rank)
+    if not paths:
+        wanted = "no rank" if rank is None else f"rank {rank} not"
+        raise ConfigError(f"{folder.logs(number)}: {wanted} has a log; see {folder.launcher_log(number)}")
+    for line in merged({r: Tail(path).lines(partial=True) for r, path in paths.items()}):
+        print(line)
+
+
+def merged(lines_by_rank: dict[int, list[str]]) -> Iterable[str]:
+    """Return the lines of several ranks by time, with the rank in front when there are several.
+
+    A line without a time stamp (a traceback, C output) stays behind the line before it.
+    """
+    if len(lines_by_rank) == 1:
+        return next(iter(lines_by_rank.values()))
+    keyed = []
+    width = len(str(max(lines_by_rank, default=0)))
+    for rank, lines in lines_by_rank.items():
+        stamp = ""
+        for position, line in enumerate(lines):
+            match = _STAMP.match(line)
+            stamp = match[0].replace(",", ".") if match else stamp
+            keyed.append((stamp, rank, position, f"[{rank:{width}}] {line}"))
+    return [line for *_, line in sorted(keyed)]
+
+
+def _choose_attempt(run: RunFolder, attempt: int | None, *, follow: bool) -> int | None:
+    attempts = jobs.read(run)
+    while follow and attempt is None and not attempts and _is_live(run):
+        if not interruptible_wait():
+            return None
+        attempts = jobs.read(run)
+    if not attempts:
+        raise ConfigError(f"{run.path}: has not started yet; see hpclab status {run.path}")
+    if attempt is not None and attempt >= len(attempts):
+        raise ConfigError(f"{run.path}: has no attempt {attempt}; the last one is {len(attempts) - 1}")
+    return len(attempts) - 1 if attempt is None else attempt
+
+
+def _follow(run: RunFolder, rank: int | None, number: int, *, pinned: bool) -> None:
+    tails: dict[int, Tail] = {}
+    while True:
+        attempts = jobs.read(run)
+        over = attempts[number].cause is not None or not _is_live(run)
+        for r, path in _rank_logs(run, number, rank).items():
+            tails.setdefault(r, Tail(path))
+        new = {r: tail.lines(partial=over) for r, tail in tails.items()}
+        several = len(tails) > 1
+        for line in merged(new if several else {r: lines for r, lines in new.items() if lines} or {0: []}):
+            print(line, flush=True)
+        if over:
+            if not pinned and len(attempts) > number + 1:
+                number, tails = number + 1, {}
+                print(f"--- attempt {number} ---", flush=True)
+                continue
+            if pinned or not _is_live(run):
+                return
+        if not interruptible_wait():
+            return
+
+
+def _is_live(run: RunFolder) -> bool:
+    owner = lock.read_owner(run)
+    return owner is not None and owner.is_alive()
+
+
+def _rank_logs(run: RunFolder, attempt: int, rank: int | None) -> dict[int, Path]:
+    found = {}
+    for path in run.logs(attempt).glob("rank-*.log"):
+        match = _NAME.fullmatch(path.name)
+        if match and rank in (None, int(match[1])):
+            found[int(match[1])] = path
+    return dict(sorted(found.items()))
