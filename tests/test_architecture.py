@@ -27,6 +27,7 @@ LAYERS = (
     {"__main__"},
 )
 HEAVY = {"torch", "numpy", "mujoco", "mujoco_warp", "warp", "torchrunx", "tensorboard", "wandb"}
+CONFIG = str(ROOT / "configs" / "g1.yaml")
 SIMULATORS = {"mujoco", "mujoco_warp", "warp"}
 COMMANDS = ("submit", "resume", "status", "logs", "cancel")
 
@@ -132,12 +133,14 @@ def test_what_runs_on_a_login_node_imports_nothing_heavy(module: str) -> None:
         ["--help"],
         ["tasks"],
         ["status"],
-        ["config", "show", "configs/g1.yaml"],
-        ["submit", "configs/g1.yaml", "--nodes", "2", "--print"],
+        ["config", "show", CONFIG],
+        ["submit", CONFIG, "--nodes", "2", "--print"],
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_commands_of_a_login_node_load_nothing_heavy(arguments: list[str]) -> None:
+def test_commands_of_a_login_node_load_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "run.json").write_text("{}")  # a run, for `status`
     code = f"""
 import sys
 from hpclab.cli import main
@@ -147,7 +150,7 @@ except SystemExit as end:
     print(f"\\nended {{end.code}}", sorted(sys.modules))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )
     ended = done.stdout.splitlines()[-1]
     assert ended.startswith("ended 0"), done.stderr
