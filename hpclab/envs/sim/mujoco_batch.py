@@ -18,6 +18,7 @@ from hpclab.envs.sim.state import check_state
 Float32 = npt.NDArray[np.float32]
 
 _VELOCITY_STAGE = int(mujoco.mjtStage.mjSTAGE_VEL.value)
+_NO_CONSTRAINTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 _FIRST_BAD, _LAST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _WARNING_NAMES = {
     int(mujoco.mjtWarning.mjWARN_INERTIA): "singular_inertia",
@@ -56,6 +57,7 @@ class MujocoSim:
         self._state_qvel = self._batch.bind("qvel")
         self._state_ctrl = self._batch.bind("ctrl")
         self._state_sensordata = self._batch.bind("sensordata") if model.nsensordata else np.zeros((num_envs, 0))
+        self._disableflags = self._batch.expand("opt.disableflags")
         self._fresh, self._held = kinematic_columns(model)
         self._record: list[str] = []
         self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
@@ -160,7 +162,12 @@ class MujocoSim:
 
     def forward(self) -> None:
         """Compute the quantities of position and velocity at the current state."""
-        self._batch.forward(stage=_VELOCITY_STAGE)
+        # half of this stage is finding contacts and building constraints, which no fresh quantity depends on
+        self._disableflags |= _NO_CONSTRAINTS
+        try:
+            self._batch.forward(stage=_VELOCITY_STAGE)
+        finally:
+            self._disableflags[:] = self.model.opt.disableflags
         # the batch's MjData serve many worlds, so what this stage leaves out now holds another world's value
         for columns in self._fresh:
             np.copyto(self._sensordata[:, columns], self._state_sensordata[:, columns], casting="same_kind")

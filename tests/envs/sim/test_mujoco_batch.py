@@ -114,6 +114,24 @@ def test_sensors_are_one_substep_old_after_step_and_current_after_forward(g1: mu
     assert torch.equal(sim.sensor("left_foot_contact_force"), force)
 
 
+def test_forward_gives_what_mj_forward_gives_and_leaves_the_physics_alone(g1: mujoco.MjModel) -> None:
+    sims = [MujocoSim(g1, N, num_substeps=4) for _ in range(2)]
+    for sim in sims:
+        stand(sim)
+    for _ in range(10):
+        for sim in sims:
+            sim.step()
+        sims[0].forward()
+    assert sims[0].sensor("left_foot_contact_force").abs().max() > 0
+    rows = [sim.state_dict()["integration"] for sim in sims]
+    assert torch.equal(*rows)
+    data = mujoco.MjData(g1)
+    mujoco.mj_setState(g1, data, rows[0][2].numpy(), int(mujoco.mjtState.mjSTATE_INTEGRATION))
+    mujoco.mj_forward(g1, data)
+    for name in ("imu_lin_vel", "imu_ang_vel", "root_angmom", "torso_up", "torso_ang_vel", "right_foot_vel"):
+        np.testing.assert_array_equal(sims[0].sensor(name)[2], data.sensor(name).data.astype(np.float32))
+
+
 def test_continues_bit_for_bit_with_per_world_models(g1: mujoco.MjModel) -> None:
     sim = randomised(g1)
     randomise(sim)

@@ -15,6 +15,8 @@ from hpclab.envs.sim.make import make_sim
 from hpclab.envs.sim.mujoco_batch import MujocoSim
 from hpclab.envs.sim.warp import WarpSim
 
+pytestmark = pytest.mark.timeout(900)  # the first test compiles, for minutes where cores are shared
+
 N = 3
 CPU = torch.device("cpu")
 ALL = torch.ones(N, dtype=torch.bool)
