@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from slurm_lab.cluster import host_command
 from slurm_lab.settings import CONTROLLER, Layout, load_settings
@@ -26,7 +24,6 @@ ENDED = {
 }
 OWN_PROCESSES = re.compile(r"\S*python\S* -m slurm_lab\.host |munged |sshd: |slurmd |slurmctld |: slurmscriptd|ps -e")
 """What runs on a host that has no job: process 1, the daemons, and the ps that looks."""
-HPCLAB = str(Path(sys.executable).with_name("hpclab"))
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:

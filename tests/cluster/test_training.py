@@ -1,0 +1,79 @@
+"""Training on a real Slurm of two nodes, through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpclab.run_folder import RunFolder
+from tests.cluster.slurm import SlurmCluster
+from tests.cluster.training import HPCLAB, PROJECT, Training, hpclab, write_config
+
+pytestmark = pytest.mark.cluster
+
+
+def test_two_nodes_train_to_the_end(cluster: SlurmCluster, tmp_path: Path) -> None:
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "2", iterations=20)
+    training.wait_for_end("COMPLETED")
+    assert training.iterations == list(range(20))
+    logs = sorted(path.name for path in training.run.logs(0).glob("rank-*.log"))
+    assert logs == [f"rank-{rank:04d}.log" for rank in range(4)]
+    assert [attempt["cause"] for attempt in training.attempts] == ["completed"]
+    assert not training.run.lock.exists()
+
+
+def test_cancelling_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
+    training.wait_for_iterations(3)
+    hpclab(cluster, "cancel", str(training.run.path))
+    training.wait_for_end("CANCELLED")
+    assert [attempt["cause"] for attempt in training.attempts] == ["cancelled"]
+    assert cluster.job(training.job_id)["Restarts"] == "0"
+
+
+def test_scancel_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
+    training.wait_for_iterations(3)
+    cluster.run("scancel", training.job_id)
+    training.wait_for_end("CANCELLED")
+    assert cluster.job(training.job_id)["Restarts"] == "0"
+
+
+def test_a_rank_that_segfaults_ends_the_job_soon(cluster: SlurmCluster, tmp_path: Path) -> None:
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
+    training.wait_for_iterations(3)
+    rank_1 = [line.split()[0] for line in cluster.processes("n2") if "multiprocessing.spawn" in line]
+    assert len(rank_1) == 1, cluster.processes("n2")
+    cluster.run("kill", "-SEGV", rank_1[0], host="n2")
+    training.wait_for_end("FAILED", timeout_s=30)
+    (attempt,) = training.attempts
+    assert attempt["cause"] == "crashed"
+    assert "rank 1 on n2" in attempt["note"]
+    assert "SIGSEGV" in attempt["note"]
+
+
+def test_sbatch_script_trains_without_submitit(cluster: SlurmCluster, tmp_path: Path) -> None:
+    config = write_config(tmp_path, iterations=10)
+    python = Path(HPCLAB).with_name("python")
+    job_id = cluster.sbatch(
+        "--nodes=2", "--cpus-per-task=1", f"--export=ALL,PYTHON={python}", f"--output={tmp_path}/job.out",
+        f"--chdir={PROJECT}", str(PROJECT / "slurm" / "train.sbatch"), str(config), "launch.cpu_workers_per_node=1",
+    )  # fmt: skip
+    training = Training(cluster, RunFolder(tmp_path / "runs" / "cartpole"), job_id)
+    training.wait_for_end("COMPLETED")
+    assert training.iterations == list(range(10))
+    assert [attempt["cause"] for attempt in training.attempts] == ["completed"]
+
+
+def test_a_refused_submission_says_why_and_owns_no_run(cluster: SlurmCluster, tmp_path: Path) -> None:
+    config = write_config(tmp_path, iterations=10)
+    options = ("--nodes", "2", "--workers-per-node", "1", "slurm.partition=nowhere")
+    refused = hpclab(cluster, "submit", str(config), *options, check=False)
+    assert refused.returncode == 3
+    assert "invalid partition specified: nowhere" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    run = RunFolder(tmp_path / "runs" / "cartpole")
+    assert not run.lock.exists()
+    assert not run.jobs.exists()
+    assert not cluster.run("squeue", "--noheader").stdout
