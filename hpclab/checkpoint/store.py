@@ -121,13 +121,16 @@ class CheckpointStore:
     def _choose(self) -> tuple[str, Manifest] | CheckpointError | None:
         """Return the newest complete checkpoint, an error if there are only damaged ones."""
         damaged = 0
-        for path, found in disk.newest_complete(self._checkpoints):
-            if isinstance(found, Manifest):
-                if found.config_sha256 != self._config_sha256:
-                    _LOGGER.warning("the configuration has changed since %s was written", path.name)
-                return path.name, found
-            _LOGGER.warning("skipping a damaged checkpoint: %s", found)
-            damaged += 1
+        try:
+            for path, found in disk.newest_complete(self._checkpoints):
+                if isinstance(found, Manifest):
+                    if found.config_sha256 != self._config_sha256:
+                        _LOGGER.info("the configuration has changed since %s was written", path.name)
+                    return path.name, found
+                _LOGGER.warning("skipping a damaged checkpoint: %s", found)
+                damaged += 1
+        except OSError as error:
+            return CheckpointError(f"{self._checkpoints} cannot be read: {error.strerror}")
         if damaged:
             return CheckpointError(
                 f"{self._checkpoints}: all {damaged} checkpoints are damaged (see the log of rank 0); "

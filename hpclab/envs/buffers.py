@@ -15,13 +15,18 @@ class Buffers:
         self._num_envs = num_envs
         self._device = device
         self._tensors: dict[str, Tensor] = {}
+        self._shared: list[str] = []
 
     def per_env(self, name: str, *shape: int, dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
         """Make the buffer `name`, (N, *shape)."""
-        return self.shared(name, self._num_envs, *shape, dtype=dtype, fill=fill)
+        return self._make(name, (self._num_envs, *shape), dtype, fill)
 
     def shared(self, name: str, *shape: int, dtype: torch.dtype = torch.float32, fill: float = 0.0) -> Tensor:
         """Make the buffer `name`, of the given shape, that all environments share."""
+        self._shared.append(name)
+        return self._make(name, shape, dtype, fill)
+
+    def _make(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, fill: float) -> Tensor:
         assert name not in self._tensors, f"two buffers are called {name}"
         self._tensors[name] = torch.full(shape, fill, dtype=dtype, device=self._device)
         return self._tensors[name]
@@ -30,20 +35,36 @@ class Buffers:
         """Return a copy of every buffer by name."""
         return {name: tensor.clone() for name, tensor in self._tensors.items()}
 
+    def shared_state_dict(self) -> dict[str, Tensor]:
+        """Return a copy of every buffer that all environments share."""
+        return {name: self._tensors[name].clone() for name in self._shared}
+
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Write every buffer in place.
 
         Raises:
             CheckpointError: names, shapes or types differ.
         """
-        if differing := state.keys() ^ self._tensors.keys():
+        self._load(state, self._tensors)
+
+    def load_shared_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Write every buffer that all environments share, in place.
+
+        Raises:
+            CheckpointError: names, shapes or types differ.
+        """
+        self._load(state, {name: self._tensors[name] for name in self._shared})
+
+    @staticmethod
+    def _load(state: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
+        if differing := state.keys() ^ tensors.keys():
             raise CheckpointError(f"environment state: {sorted(differing)} in only one of checkpoint and task")
-        for name, tensor in self._tensors.items():
+        for name, tensor in tensors.items():
             saved = state[name]
             if saved.shape != tensor.shape or saved.dtype != tensor.dtype:
                 raise CheckpointError(
                     f"environment state: {name} is {saved.dtype} {tuple(saved.shape)} in the checkpoint, "
                     f"{tensor.dtype} {tuple(tensor.shape)} in the task"
                 )
-        for name, tensor in self._tensors.items():
+        for name, tensor in tensors.items():
             tensor.copy_(state[name])

@@ -182,6 +182,18 @@ class ManagerEnv:
             group: values.to(self.device, copy=True) for group, values in state["observations"].items()
         }
 
+    def progress_state_dict(self) -> dict[str, Any]:
+        """How far training is, as far as the task follows it: the step count and what curricula have reached."""
+        return self.buffers.shared_state_dict()
+
+    def load_progress_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next `reset` start environments at that point of training.
+
+        Raises:
+            CheckpointError: the state is of another task.
+        """
+        self.buffers.load_shared_state_dict(state)
+
     def close(self) -> None:
         """Release threads and device memory."""
         self.sim.close()

@@ -86,6 +86,18 @@ class VecEnv(Protocol):
         """
         ...
 
+    def progress_state_dict(self) -> dict[str, Any]:
+        """How far training is (step count, curricula): the part of the state that does not depend on `num_envs`."""
+        ...
+
+    def load_progress_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next `reset` start environments at that point of training.
+
+        Raises:
+            CheckpointError: the state is of another task.
+        """
+        ...
+
     def close(self) -> None:
         """Release threads and device memory."""
         ...

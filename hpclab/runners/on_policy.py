@@ -82,6 +82,8 @@ class OnPolicyRunner:
         """
         checkpoint = self.store.load_newest(self.env.num_envs)
         if checkpoint is None or checkpoint.shard is None:
+            if checkpoint is not None:
+                self.env.load_progress_state_dict(checkpoint.shared["progress"])
             self.env.reset()
             self.env.read_episode_totals()  # the reset itself ended no episode
         if checkpoint is None:
@@ -132,6 +134,7 @@ class OnPolicyRunner:
             shard["algorithm_difference"] = difference(state, reference)
         shared: dict[str, Any] = {
             "algorithm": state,
+            "progress": self.env.progress_state_dict(),
             "counters": {
                 "iteration": self.iteration,
                 "env_steps": self.env_steps,

@@ -51,7 +51,9 @@ class FailureReport:
 
     def _record(self, error: BaseException) -> None:
         details = "".join(traceback.format_exception(error))
-        _LOGGER.error("rank %d failed\n%s", self._rank, details.rstrip())
+        # In a process of its own the error itself reaches the user: the traceback is for the log.
+        level = logging.ERROR if self._launched else logging.INFO
+        _LOGGER.log(level, "rank %d failed\n%s", self._rank, details.rstrip())
         content = {
             "time": time.time(),
             "host": socket.gethostname(),

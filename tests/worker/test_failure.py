@@ -22,7 +22,7 @@ def read(tmp_path: Path) -> dict:
 def test_the_error_file_says_who_when_where_and_why(tmp_path: Path, caplog) -> None:
     failure = report(tmp_path)
     failure.iteration = lambda: 12
-    with pytest.raises(ValueError, match="boom"), failure:
+    with caplog.at_level(logging.INFO, logger="hpclab"), pytest.raises(ValueError, match="boom"), failure:
         raise ValueError("boom")
     content = read(tmp_path)
     assert content["rank"] == 7
@@ -38,7 +38,7 @@ def test_the_error_file_says_who_when_where_and_why(tmp_path: Path, caplog) -> N
 
 def test_the_first_block_that_sees_it_records_it(tmp_path: Path, caplog) -> None:
     failure = report(tmp_path)
-    with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="inner"), failure, failure:
+    with caplog.at_level(logging.INFO, logger="hpclab"), pytest.raises(ValueError, match="inner"), failure, failure:
         raise ValueError("inner")
     assert caplog.text.count("rank 7 failed") == 1
 

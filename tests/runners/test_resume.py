@@ -1,0 +1,155 @@
+"""A run that was interrupted equals one that was not, bit for bit."""
+
+import errno
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from hpclab.checkpoint.store import CheckpointStore
+from hpclab.errors import CheckpointError
+from hpclab.worker.spec import Outcome
+from tests.runners.runs import (
+    attempt,
+    attempt_on_ranks,
+    checkpoint_files,
+    curve,
+    differences,
+    small_config,
+    write_config,
+)
+
+
+def test_4_and_4_iterations_equal_8(tmp_path: Path) -> None:
+    whole = write_config(tmp_path / "whole", small_config(run={"max_iterations": 8}))
+    assert attempt(whole) == Outcome("completed", 8, 8 * 64)
+    parts = write_config(tmp_path / "parts", small_config(run={"max_iterations": 4}))
+    assert attempt(parts) == Outcome("completed", 4, 4 * 64)
+    write_config(tmp_path / "parts", small_config(run={"max_iterations": 8}))
+    assert attempt(parts, 1) == Outcome("completed", 8, 8 * 64)
+    assert differences(checkpoint_files(whole, 8), checkpoint_files(parts, 8)) == []
+    assert curve(whole) == curve(parts)
+    assert [line["iteration"] for line in curve(parts)] == list(range(8))
+    assert [line["attempt"] for line in curve(parts, without=())] == [0] * 4 + [1] * 4
+    assert any("Train/mean_reward" in line for line in curve(parts)), "no episode ended: the tracker was not tested"
+
+
+def test_iterations_after_the_last_checkpoint_are_run_again_and_recorded_once(tmp_path: Path, monkeypatch) -> None:
+    whole = write_config(tmp_path / "whole", small_config(run={"max_iterations": 8}))
+    attempt(whole)
+    parts = write_config(tmp_path / "parts", small_config(run={"max_iterations": 8, "save_interval": 3}))
+
+    def fails(store: CheckpointStore, iteration: int, **_: object) -> None:
+        raise KeyError(f"killed at {iteration}")
+
+    with monkeypatch.context() as patch:
+        original = CheckpointStore.save
+        patch.setattr(
+            CheckpointStore,
+            "save",
+            lambda store, iteration, **state: (original if iteration < 6 else fails)(store, iteration, **state),
+        )
+        with pytest.raises(Exception, match="killed at 6"):
+            attempt(parts)
+    assert [line["iteration"] for line in curve(parts)] == list(range(6))
+    attempt(parts, 1)
+    assert [line["attempt"] for line in curve(parts, without=())] == [0] * 3 + [1] * 5
+    assert curve(whole) == curve(parts)
+    assert differences(checkpoint_files(whole, 8), checkpoint_files(parts, 8)) == []
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("preset", ["mjlab", "global"])
+def test_two_ranks_continue_bit_for_bit(preset: str, tmp_path: Path) -> None:
+    sync = {"preset": preset}
+    whole = write_config(tmp_path / "whole", small_config(run={"max_iterations": 6}, sync=sync))
+    assert attempt_on_ranks(whole, 2) == [Outcome("completed", 6, 6 * 128)] * 2
+    parts = write_config(tmp_path / "parts", small_config(run={"max_iterations": 3}, sync=sync))
+    attempt_on_ranks(parts, 2)
+    write_config(tmp_path / "parts", small_config(run={"max_iterations": 6}, sync=sync))
+    assert attempt_on_ranks(parts, 2, 1) == [Outcome("completed", 6, 6 * 128)] * 2
+    files = checkpoint_files(whole, 6)
+    assert set(files) == {"shared.pt", "rank-0000.pt", "rank-0001.pt"}
+    assert differences(files, checkpoint_files(parts, 6)) == []
+    assert curve(whole) == curve(parts)
+    # Under mjlab's semantics the normalisers are each rank's own; nothing else may differ between ranks.
+    own = {"/".join(map(str, path[:2])) for path, _ in files["rank-0001.pt"]["algorithm_difference"]}
+    expected = ("normalizer.mean", "normalizer.var", "normalizer.std") if preset == "mjlab" else ()
+    assert own == {f"{model}/{name}" for model in ("actor", "critic") for name in expected}
+    assert files["rank-0000.pt"]["algorithm_difference"] == []
+    assert differences(files["rank-0000.pt"]["environment"], files["rank-0001.pt"]["environment"]) != []
+
+
+@pytest.mark.distributed
+def test_another_number_of_ranks_keeps_the_training_state_and_says_what_is_new(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config(run={"max_iterations": 3}, sync={"preset": "global"}))
+    attempt_on_ranks(run, 2)
+    write_config(tmp_path, small_config(run={"max_iterations": 4}, sync={"preset": "global"}))
+    assert attempt(run, 1) == Outcome("completed", 4, 3 * 128 + 64)
+    assert "this rank's environments continue; the number of ranks" in run.rank_log(1, 0).read_text()
+    write_config(tmp_path, small_config(run={"max_iterations": 5}, sync={"preset": "global"}))
+    assert attempt_on_ranks(run, 2, 2) == [Outcome("completed", 5, 4 * 128 + 64)] * 2
+    assert "this rank's environments continue" in run.rank_log(2, 0).read_text()
+    assert "this rank's environments start anew" in run.rank_log(2, 1).read_text()
+    assert [line["iteration"] for line in curve(run)] == list(range(5))
+    steps = {rank: checkpoint_files(run, 5)[f"rank-{rank:04d}.pt"]["environment"] for rank in (0, 1)}
+    counted = [state["buffers"]["step_count"].item() for state in steps.values()]
+    assert counted == [5 * 8, 5 * 8], "the new environments go on with the run's progress (curriculum)"
+
+
+def test_a_complete_run_adds_nothing(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config())
+    attempt(run)
+    before = curve(run, without=())
+    assert attempt(run, 1) == Outcome("completed", 4, 4 * 64)
+    assert curve(run, without=()) == before
+
+
+def test_a_step_budget_completes_the_run(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config(run={"max_iterations": 100, "max_env_steps": 150}))
+    assert attempt(run) == Outcome("completed", 3, 3 * 64)
+
+
+def test_other_models_than_those_saved_are_named(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config())
+    attempt(run)
+    write_config(tmp_path, small_config(actor={"hidden_dims": [24]}, run={"max_iterations": 9}))
+    with pytest.raises(CheckpointError, match="does not fit the configured models"):
+        attempt(run, 1)
+    assert len(curve(run)) == 4
+
+
+def test_training_goes_on_when_a_checkpoint_cannot_be_written(tmp_path: Path, monkeypatch, caplog) -> None:
+    run = write_config(tmp_path, small_config(run={"save_interval": 2}))
+    original = CheckpointStore.save
+
+    def full(store: CheckpointStore, iteration: int, **state: object) -> None:
+        if iteration == 2:
+            raise CheckpointError("checkpoint iter-000002 could not be written: No space left on device")
+        original(store, iteration, **state)
+
+    monkeypatch.setattr(CheckpointStore, "save", full)
+    with caplog.at_level(logging.ERROR, logger="hpclab"):
+        assert attempt(run).kind == "completed"
+    assert "iter-000002 could not be written" in caplog.text
+    assert "training goes on" in caplog.text
+
+
+def test_a_run_whose_end_cannot_be_saved_fails(tmp_path: Path, monkeypatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = write_config(tmp_path, small_config())
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CheckpointError, match=r"iter-000004 could not be written: .*No space left"):
+        attempt(run)
+    monkeypatch.undo()
+    assert attempt(run, 1).kind == "completed"
+
+
+def test_a_checkpoint_folder_that_cannot_be_read_is_no_fresh_start(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config())
+    run.checkpoints.write_text("not a folder")
+    with pytest.raises(CheckpointError, match="checkpoints cannot be read: Not a directory"):
+        attempt(run)
