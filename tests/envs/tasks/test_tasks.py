@@ -1,0 +1,69 @@
+"""Every file of the tasks folder is a task."""
+
+from __future__ import annotations
+
+import mujoco
+import pytest
+
+from hpclab.config.tasks import task_names
+from hpclab.envs.spec import TaskSpec
+from hpclab.envs.tasks import load_task
+
+
+def test_the_shipped_tasks_are_listed_with_a_summary() -> None:
+    names = task_names()
+    assert {"cartpole-balance", "cartpole-swingup", "g1-velocity-flat"} <= names.keys()
+    assert all(summary.endswith(".") or summary for summary in names.values())
+    assert all(len(summary) <= 120 for summary in names.values())
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_every_task_is_complete(name: str) -> None:
+    spec = load_task(name)
+    assert isinstance(spec, TaskSpec)
+    assert isinstance(spec.model().compile(), mujoco.MjModel)
+    assert set(spec.observations) == {"actor", "critic"}
+    assert any(term.time_out for term in spec.terminations.values())
+    assert spec.rewards
+
+
+def test_g1_settings_are_those_of_the_facts() -> None:
+    spec = load_task("g1-velocity-flat")
+    weights = {name: term.weight for name, term in spec.rewards.items()}
+    assert weights == {
+        "track_linear_velocity": 2.0,
+        "track_angular_velocity": 2.0,
+        "upright": 1.0,
+        "pose": 1.0,
+        "body_ang_vel": -0.05,
+        "angular_momentum": -0.02,
+        "dof_pos_limits": -1.0,
+        "action_rate_l2": -0.1,
+        "air_time": 0.0,
+        "foot_clearance": -2.0,
+        "foot_swing_height": -0.25,
+        "foot_slip": -0.1,
+        "soft_landing": -1e-5,
+        "self_collisions": -1.0,
+    }
+    noise = {name: term.noise for name, term in spec.observations["actor"].items() if term.noise}
+    assert noise == {
+        "base_lin_vel": 0.5,
+        "base_ang_vel": 0.2,
+        "projected_gravity": 0.05,
+        "joint_pos": 0.01,
+        "joint_vel": 1.5,
+    }
+    assert not any(term.noise for term in spec.observations["critic"].values())
+    assert (spec.decimation, spec.episode_length_s) == (4, 20.0)
+    push = spec.events["push_robot"]
+    assert push.interval_s == (1.0, 3.0)
+    assert push.params["angular"] == ((-0.52, 0.52), (-0.52, 0.52), (-0.78, 0.78))
+    twist = spec.commands["twist"].params
+    assert (twist["standing"], twist["follow_heading"], twist["forward_only"]) == (0.1, 0.3, 0.2)
+    assert twist["resample_s"] == (3.0, 8.0)
+    stages = spec.curriculum["command_ranges"].params["stages"]
+    assert [(stage.from_step, stage.vx, stage.yaw_rate) for stage in stages] == [
+        (5000 * 24, (-1.5, 2.0), (-0.7, 0.7)),
+        (10000 * 24, (-2.0, 3.0), (-0.7, 0.7)),
+    ]
