@@ -1,0 +1,96 @@
+"""Two launched ranks: they stop at the same iteration, and none survives the failure of the other."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from hpclab.checkpoint import folder as disk
+from hpclab.run_folder import RunFolder
+from tests.runners.runs import curve, small_config, write_config
+from tests.worker.processes import Ranks, wait_for_file
+
+pytestmark = pytest.mark.distributed
+
+RAISES = """
+from hpclab.runners.on_policy import OnPolicyRunner
+original = OnPolicyRunner._collect
+def collect(runner):
+    if runner.collectives.rank == 1 and runner.iteration == 3:
+        raise {error}
+    original(runner)
+OnPolicyRunner._collect = collect
+"""
+
+
+def endless(tmp_path: Path) -> RunFolder:
+    return write_config(tmp_path, small_config(run={"max_iterations": 1_000_000}))
+
+
+def wait_for_iterations(run: RunFolder, count: int) -> None:
+    wait_for_file(run.metrics / "metrics.jsonl", lambda text: text.count("\n") >= count)
+
+
+@pytest.mark.parametrize("notice", ["signal to rank 0", "signal to rank 1", "stop file", "TERM to all and stop file"])
+def test_all_ranks_stop_at_the_same_iteration(notice: str, tmp_path: Path) -> None:
+    run = endless(tmp_path)
+    with Ranks(run) as ranks:
+        wait_for_iterations(run, 3)
+        if notice == "signal to rank 0":
+            ranks.signal(0, signal.SIGUSR1)
+        elif notice == "signal to rank 1":
+            ranks.signal(1, signal.SIGUSR2)
+        elif notice == "stop file":
+            run.stop_file(0).touch()
+        else:
+            ranks.signal(0, signal.SIGTERM)
+            ranks.signal(1, signal.SIGTERM)
+            run.stop_file(0).touch()
+        (code, outcome), other = ranks.end()
+    assert code == 0
+    assert other == (code, outcome)
+    assert outcome is not None
+    kind, iteration, env_steps = outcome
+    assert kind == "stopped"
+    assert disk.iterations(run.checkpoints) == [iteration]
+    assert disk.verify(run.checkpoints / f"iter-{iteration:06d}").world_size == 2
+    assert [line["iteration"] for line in curve(run)] == list(range(iteration))
+    assert env_steps == iteration * 128
+
+
+@pytest.mark.parametrize("error", ["ValueError('boom')", "SystemExit(0)", "KeyboardInterrupt"])
+def test_when_one_rank_fails_both_end_and_say_why(error: str, tmp_path: Path) -> None:
+    run = endless(tmp_path)
+    with Ranks(run, RAISES.format(error=error)) as ranks:
+        assert ranks.end() == [(1, None), (1, None)]
+    first = json.loads(run.rank_error(0, 1).read_text())
+    second = json.loads(run.rank_error(0, 0).read_text())
+    assert first["rank"] == 1
+    assert first["iteration"] == 3
+    assert first["in_collective"] is False
+    assert error.partition("(")[0] in first["error"]
+    assert "in collect" in first["traceback"]
+    assert "in collect" in run.rank_log(0, 1).read_text()
+    assert second["in_collective"] is True
+    assert first["time"] < second["time"]
+
+
+def test_when_one_rank_is_killed_the_other_ends(tmp_path: Path) -> None:
+    run = endless(tmp_path)
+    with Ranks(run) as ranks:
+        wait_for_iterations(run, 2)
+        ranks.signal(1, signal.SIGKILL)
+        assert ranks.end() == [(1, None), (-signal.SIGKILL, None)]
+    assert json.loads(run.rank_error(0, 0).read_text())["in_collective"] is True
+
+
+def test_a_closing_agent_ends_its_rank_without_waiting(tmp_path: Path) -> None:
+    run = endless(tmp_path)
+    with Ranks(run) as ranks:
+        wait_for_iterations(run, 2)
+        ranks.signal(0, signal.SIGTERM)
+        ranks.signal(1, signal.SIGTERM)
+        codes = [code for code, _ in ranks.end()]
+    assert set(codes) <= {143, 1}, "the slower of the two may see the other leave first"
+    assert 143 in codes
