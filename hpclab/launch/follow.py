@@ -8,35 +8,33 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 _POLL_S = 0.2
 
 
 class Tail:
-    """Reads whole lines that are appended to a file, also when it appears only later."""
+    """Reads the lines that are appended to a file, also when it appears only later. It keeps no file open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: BinaryIO | None = None
+        self._position = 0
         self._rest = b""
 
     def lines(self, *, partial: bool = False) -> list[str]:
         """Return the lines since the last call, without their ends; `partial`: with an unfinished last one too."""
-        if self._file is None:
-            try:
-                self._file = self.path.open("rb")
-            except FileNotFoundError:
-                return []
-        *whole, self._rest = (self._rest + self._file.read()).split(b"\n")
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._position)
+                new = file.read()
+        except FileNotFoundError:
+            return []
+        self._position += len(new)
+        *whole, self._rest = (self._rest + new).split(b"\n")
         if partial and self._rest:
             whole.append(self._rest)
             self._rest = b""
         return [line.decode("utf-8", errors="replace") for line in whole]
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
 
 
 class Following:
@@ -63,7 +61,6 @@ class Following:
             for line in self._tail.lines(partial=last):
                 print(line, file=self._out)
             self._out.flush()
-        self._tail.close()
 
 
 def interruptible_wait(seconds: float = _POLL_S) -> bool:

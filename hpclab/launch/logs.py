@@ -38,8 +38,8 @@ def logs(run: Path, *, rank: int | None, attempt: int | None, follow: bool) -> N
         return
     paths = _rank_logs(folder, number, rank)
     if not paths:
-        wanted = "no rank" if rank is None else f"rank {rank} not"
-        raise ConfigError(f"{folder.logs(number)}: {wanted} has a log; see {folder.launcher_log(number)}")
+        wanted = "no rank has" if rank is None else f"rank {rank} has no"
+        raise ConfigError(f"{folder.logs(number)}: {wanted} log; see {folder.launcher_log(number)}")
     for line in merged({r: Tail(path).lines(partial=True) for r, path in paths.items()}):
         print(line)
 

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+
+from hpclab.launch import jobs
+from hpclab.run_folder import RunFolder
+
+
+def test_attempts_are_numbered_and_carry_their_iterations(run: RunFolder) -> None:
+    first = jobs.begin(run, "slurm", hosts=["n1", "n2"], num_workers=4, job_id="11")
+    run.metrics.mkdir()
+    lines = [{"iteration": 0, "attempt": 0}, {"iteration": 1, "attempt": 0}]
+    (run.metrics / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    jobs.finish(run, first, "preempted", note="notice received")
+    second = jobs.begin(run, "slurm", hosts=["n3"], num_workers=2, job_id="11")
+    assert (first, second) == (0, 1)
+    done, running = jobs.read(run)
+    assert (done.cause, done.hosts, done.first_iteration, done.last_iteration) == ("preempted", ("n1", "n2"), 0, 1)
+    assert (running.cause, running.end, running.job_id) == (None, None, "11")
+
+
+def test_an_attempt_that_died_without_a_word_is_closed_by_the_next(run: RunFolder) -> None:
+    jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
+    jobs.begin(run, "local", hosts=["here"], num_workers=1)
+    jobs.begin(run, "local", hosts=["here"], num_workers=1)
+    assert [attempt.cause for attempt in jobs.read(run)] == ["node_failure", "crashed", None]
+
+
+def test_a_line_torn_by_a_crash_is_skipped(run: RunFolder) -> None:
+    jobs.begin(run, "local", hosts=["here"], num_workers=1)
+    with run.jobs.open("a") as file:
+        file.write('{"event": "end", "att')
+    assert [attempt.cause for attempt in jobs.read(run)] == [None]
+
+
+def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
+    assert jobs.read(run) == []
