@@ -34,7 +34,7 @@ def check(path: Path) -> dict[str, Error]:
         UnsupportedFormatError: the file is unreadable, or not of a format that is replayed.
     """
     try:
-        with np.load(path) as file:
+        with path.open("rb") as stream, np.load(stream) as file:
             name = next((name for name in file.files if name.split("/")[-1] == "meta"), None)
             if name is None:
                 raise UnsupportedFormatError("recordings without a 'meta' entry are not replayed by this version")

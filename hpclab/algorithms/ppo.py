@@ -50,6 +50,9 @@ class PPO:
             device: where everything lives.
             collectives: the ranks; one rank alone when not given.
             permutation: draws the order of samples, once per iteration.
+
+        Raises:
+            ConfigError: a rank has too few environments for its mini-batches.
         """
         self.config = config.algorithm
         self.sync = config.sync.resolved()
@@ -66,6 +69,7 @@ class PPO:
             [*self.actor.parameters(), *self.critic.parameters()],
             lr=torch.tensor(self.config.learning_rate, device=device),
             fused=True,
+            capturable=device.type == "cuda",
         )
         self._deltas: list[Moments] = []
 

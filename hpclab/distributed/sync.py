@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hpclab.config.schema import EnvSection, RunConfig
+from hpclab.errors import ConfigError
 
 
 def split_envs(env: EnvSection, world_size: int) -> list[int]:
@@ -18,14 +19,31 @@ def split_envs(env: EnvSection, world_size: int) -> list[int]:
     return [base + (rank < rest) for rank in range(world_size)]
 
 
-def sample_weights(config: RunConfig, world_size: int) -> list[float] | None:
-    """Return each rank's share of a mini-batch over all ranks, or None when all shares are equal."""
-    algorithm = config.algorithm
+def mini_batch_sizes(config: RunConfig, world_size: int) -> list[int]:
+    """Return the samples that each rank puts into a mini-batch: floor(N * T / M).
+
+    Raises:
+        ConfigError: a rank has too few environments to put a sample into every mini-batch.
+    """
+    steps, batches = config.algorithm.num_steps_per_env, config.algorithm.num_mini_batches
     envs = split_envs(config.env, world_size)
-    sizes = [count * algorithm.num_steps_per_env // algorithm.num_mini_batches for count in envs]
-    if len(set(sizes)) == 1 and len(set(envs)) == 1:
-        return None
-    return [size / sum(sizes) for size in sizes]
+    sizes = [count * steps // batches for count in envs]
+    if min(sizes) == 0:
+        raise ConfigError(
+            f"env.num_envs={config.env.num_envs} over {world_size} ranks leaves {min(envs)} environments of {steps} "
+            f"steps to a rank, too few for algorithm.num_mini_batches={batches}; raise env.num_envs"
+        )
+    return sizes
+
+
+def sample_weights(config: RunConfig, world_size: int) -> list[float] | None:
+    """Return each rank's share of a mini-batch over all ranks, or None when all shares are equal.
+
+    Raises:
+        ConfigError: see `mini_batch_sizes`.
+    """
+    sizes = mini_batch_sizes(config, world_size)
+    return None if len(set(sizes)) == 1 else [size / sum(sizes) for size in sizes]
 
 
 class SyncRow(NamedTuple):
@@ -63,22 +81,16 @@ def describe_sync(config: RunConfig, world_size: int, num_envs: int) -> list[Syn
         num_envs: environments of this rank.
     """
     algorithm, sync = config.algorithm, config.sync.resolved()
-    steps, batches = algorithm.num_steps_per_env, algorithm.num_mini_batches
-    envs = split_envs(config.env, world_size)
-    mini_batches = [count * steps // batches for count in envs]
-    updates = algorithm.num_learning_epochs * batches
-    dropped = sum(count * steps - size * batches for count, size in zip(envs, mini_batches, strict=True))
-    weights = "equal" if sample_weights(config, world_size) is None else "by sample count"
+    epochs, batches, steps = algorithm.num_learning_epochs, algorithm.num_mini_batches, algorithm.num_steps_per_env
+    envs, sizes = split_envs(config.env, world_size), mini_batch_sizes(config, world_size)
+    samples, used = sum(envs) * steps, sum(sizes) * batches
+    weighted = "by its samples" if len(set(sizes)) > 1 else "equally"
     rows = [
-        SyncRow("ranks", str(world_size), f"{num_envs} environments on this rank, {sum(envs)} in all"),
-        SyncRow("samples per iteration", str(sum(envs) * steps), f"{steps} steps of every environment"),
-        SyncRow("mini-batch", str(sum(mini_batches)), f"{_span(mini_batches)} per rank, {dropped} samples dropped"),
-        SyncRow("updates per iteration", str(updates), f"{algorithm.num_learning_epochs} epochs x {batches}"),
-        SyncRow(
-            "gradients",
-            "mean",
-            f"one all_reduce per update, ranks weighted {'equally' if weights == 'equal' else weights}",
-        ),
+        SyncRow("ranks", f"{world_size}", f"{num_envs} environments on this rank, {sum(envs)} in all"),
+        SyncRow("samples per iteration", f"{samples}", f"{steps} steps of every environment, {samples - used} unused"),
+        SyncRow("mini-batch", f"{sum(sizes)}", f"{_span(sizes)} of each rank"),
+        SyncRow("updates per iteration", f"{epochs * batches}", f"{epochs} epochs of {batches} mini-batches"),
+        SyncRow("gradients", "mean", f"over all ranks, each counting {weighted}: one all_reduce per update"),
     ]
     for key, meanings in _MEANINGS.items():
         value = getattr(sync, key)
