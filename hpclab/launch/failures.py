@@ -1,16 +1,26 @@
-"""Which rank failed first, from the error files that failing ranks leave."""
+"""Which rank failed first: from the error files that failing ranks leave, and from what agents say of the others."""
 
 from __future__ import annotations
 
 import json
+import re
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
+from hpclab.launch import jobs
 from hpclab.run_folder import RunFolder
+
+_EXIT = re.compile(
+    r" torchrunx\.(?P<host>\S+) ERROR .*failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local_rank>\d+)"
+)
+"""An agent's line in the launcher's log on the first of its workers that failed; the words after ERROR are torch's."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankError:
-    """What a rank wrote before it left."""
+    """What a rank wrote before it left, or what its agent saw of its end."""
 
     rank: int
     host: str
@@ -27,7 +37,10 @@ class RankError:
 
 
 def first_error(run: RunFolder, attempt: int) -> RankError | None:
-    """Return the error of the rank that failed first; None when no rank could write one (killed, out of memory)."""
+    """Return the error of the rank that failed first; None when nothing is known of any.
+
+    A rank that was killed writes nothing: then those that waited for it do, and its agent tells how it ended.
+    """
     errors = []
     for path in run.logs(attempt).glob("error-*.json"):
         try:
@@ -45,7 +58,33 @@ def first_error(run: RunFolder, attempt: int) -> RankError | None:
             )
         except (OSError, ValueError, KeyError, TypeError):
             continue  # half written by a rank that was killed
+    wrote = {error.rank for error in errors}
+    errors += [error for error in _silent_ends(run, attempt) if error.rank not in wrote]
     return min(errors, key=lambda error: (error.in_collective, error.time), default=None)
+
+
+def _silent_ends(run: RunFolder, attempt: int) -> Iterator[RankError]:
+    started = next((one for one in jobs.read(run) if one.number == attempt), None)
+    log = run.launcher_log(attempt)
+    if started is None or not log.exists():
+        return
+    workers_per_host = started.num_workers // len(started.hosts)
+    for match in _EXIT.finditer(log.read_text(encoding="utf-8", errors="replace")):
+        if match["host"] not in started.hosts:
+            continue
+        rank = started.hosts.index(match["host"]) * workers_per_host + int(match["local_rank"])
+        # Its time is not known: it goes before ranks that failed while they waited, after those that say why.
+        yield RankError(rank, match["host"], inf, None, _end(int(match["code"])), "", in_collective=False)
+
+
+def _end(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}, without a word"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"ended by {name}" + (" (out of memory, or killed by hand)" if name == "SIGKILL" else "")
 
 
 def describe(run: RunFolder, attempt: int, error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,9 @@ def submit_job(plan: SubmissionPlan) -> str:
     plan.run.submitit.mkdir(parents=True, exist_ok=True)
     before = set(plan.run.submitit.iterdir())
     try:
-        job: Any = _executor(plan).submit(plan.job())
+        # submitit prints what sbatch complains about, and raises it as well.
+        with contextlib.redirect_stderr(io.StringIO()):
+            job: Any = _executor(plan).submit(plan.job())
     except (FailedJobError, FailedSubmissionError) as error:
         for path in set(plan.run.submitit.iterdir()) - before:
             path.unlink(missing_ok=True)

@@ -57,8 +57,8 @@ class SlurmCluster:
         return done
 
     def sbatch(self, *arguments: str) -> str:
-        """Submit a job and return its id."""
-        return self.run("sbatch", "--parsable", *arguments).stdout.strip()
+        """Submit a job and return its id; what it prints is dropped unless --output is among the arguments."""
+        return self.run("sbatch", "--parsable", "--output=/dev/null", *arguments).stdout.strip()
 
     def job(self, job_id: str) -> dict[str, str]:
         """What scontrol shows of a job: JobState, Reason, Restarts, ..."""

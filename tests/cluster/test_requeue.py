@@ -33,7 +33,7 @@ def assert_went_on(training: Training, causes: list[str]) -> None:
 def test_preempted_with_a_notice(cluster: SlurmCluster, tmp_path: Path) -> None:
     training = Training.submit(cluster, tmp_path, "--workers-per-node", "2", iterations=ITERATIONS)
     training.wait_for_iterations(3)
-    high = preempt(cluster, tmp_path)
+    high = preempt(cluster)
     cluster.wait_for_state(high, "COMPLETED")
     assert_went_on(training, ["preempted", "completed"])
 
@@ -53,7 +53,7 @@ def plain_cluster(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 def test_preempted_by_cont_and_term_only(plain_cluster: SlurmCluster, tmp_path: Path) -> None:
     training = Training.submit(plain_cluster, tmp_path, "--workers-per-node", "1", iterations=ITERATIONS)
     training.wait_for_iterations(3)
-    high = preempt(plain_cluster, tmp_path)
+    high = preempt(plain_cluster)
     plain_cluster.wait_for_state(high, "COMPLETED")
     assert_went_on(training, ["preempted", "completed"])
 

@@ -66,7 +66,7 @@ def test_a_second_cluster_lives_beside_the_first(cluster: SlurmCluster, tool: To
 def test_a_power_cut_takes_everything_and_boot_brings_the_node_back(tool: Tool) -> None:
     assert tool("up", "--nodes", "1").returncode == 0
     assert tool("exec", "ctl", "ssh", "n1", "hostname").stdout == "n1\n"
-    tool("exec", "ctl", "sbatch", "--wrap=sleep 1000")
+    tool("exec", "ctl", "sbatch", "--output=/dev/null", "--wrap=sleep 1000")
     wait_until(lambda: "sleep 1000" in tool("ps", "n1").stdout, "the job on n1")
     assert tool("crash", "n1").returncode == 0
     assert "boot n1" in tool("ps", "n1").stderr

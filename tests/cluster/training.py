@@ -108,7 +108,6 @@ def hpclab(cluster: SlurmCluster, *arguments: str, check: bool = True) -> subpro
     return cluster.run(HPCLAB, *arguments, check=check)
 
 
-def preempt(cluster: SlurmCluster, folder: Path) -> str:
+def preempt(cluster: SlurmCluster) -> str:
     """Submit a short job of the higher partition that needs all nodes; returns its id."""
-    output = f"--output={folder}/high.out"
-    return cluster.sbatch("--partition=high", "--nodes=2", "--exclusive", output, "--wrap=true")
+    return cluster.sbatch("--partition=high", "--nodes=2", "--exclusive", "--wrap=true")
