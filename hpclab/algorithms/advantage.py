@@ -14,9 +14,9 @@ def bootstrap_time_outs(rewards: Tensor, values: Tensor, time_outs: Tensor, *, g
     Source: Pardo et al. 2018, arXiv:1712.00378; with V of the state before the step, as RSL-RL 5.4.2.
 
     Args:
-        rewards: (N,) reward of the step.
-        values: (N,) V(s_t).
-        time_outs: (N,) bool.
+        rewards: (T, N) reward of step t.
+        values: (T, N) V(s_t).
+        time_outs: (T, N) bool.
         gamma: discount per control step, in [0, 1].
     """
     return rewards + gamma * (values * time_outs)

@@ -99,7 +99,8 @@ class PPO:
         storage.actions[t] = actions
         storage.log_probs[t] = distributions.log_prob(distribution, actions)
         storage.means[t], storage.stds[t] = distribution
-        storage.values[t] = self.critic(observations["critic"])
+        if self.sync.normalizer == "local":
+            storage.values[t] = self.critic(observations["critic"])
         return actions
 
     @torch.no_grad()
@@ -110,15 +111,14 @@ class PPO:
 
     @torch.no_grad()
     def process_step(self, step: Step) -> None:
-        """Take the answer to the last `act`: local normalisers see the new observations, time-outs are bootstrapped."""
+        """Take the answer to the last `act`; local normalisers see the new observations."""
         storage, t = self.storage, self.storage.step
         if self.sync.normalizer == "local":
             for group, normalizer in self._normalizers().items():
                 normalizer.update(step.observations[group])
-        storage.rewards[t] = advantage.bootstrap_time_outs(
-            step.rewards, storage.values[t], step.time_outs, gamma=self.config.gamma
-        )
+        storage.rewards[t] = step.rewards
         storage.dones[t] = step.dones
+        storage.time_outs[t] = step.time_outs
         storage.step += 1
 
     @torch.no_grad()
@@ -130,6 +130,12 @@ class PPO:
         """
         storage, config = self.storage, self.config
         assert storage.step == storage.num_steps, "a rollout must be complete before it is finished"
+        if self.sync.normalizer == "global":
+            # Merged moments stand still during a rollout, so all its values can be computed at once, which is faster.
+            storage.values.copy_(self.critic(storage.observations["critic"]))
+        storage.rewards.copy_(
+            advantage.bootstrap_time_outs(storage.rewards, storage.values, storage.time_outs, gamma=config.gamma)
+        )
         advantages = advantage.gae(
             storage.rewards,
             storage.values,

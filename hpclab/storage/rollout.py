@@ -66,6 +66,7 @@ class RolloutStorage:
         self.values = buffer()
         self.rewards = buffer()
         self.dones = buffer(dtype=torch.bool)
+        self.time_outs = buffer(dtype=torch.bool)
         self.returns = buffer()
         self.advantages = buffer()
         self.step = 0
