@@ -32,8 +32,8 @@ class Buffers:
         return self._tensors[name]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return a copy of every buffer by name."""
-        return {name: tensor.clone() for name, tensor in self._tensors.items()}
+        """Return a copy of every buffer by name, on the CPU."""
+        return {name: tensor.to("cpu", copy=True) for name, tensor in self._tensors.items()}
 
     def shared_state_dict(self) -> dict[str, Tensor]:
         """Return a copy of every buffer that all environments share."""

@@ -155,13 +155,13 @@ class ManagerEnv:
         return {name: float(count) for name, count in self.sim.read_diagnostics().items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to continue; bit for bit on the CPU, given the generator's state as well."""
+        """Everything needed to continue, on the CPU; bit for bit there, given the generator's state as well."""
         return {
             "task": self.name,
             "num_envs": self.num_envs,
             "buffers": self.buffers.state_dict(),
             "sim": self.sim.state_dict(),
-            "observations": {group: values.clone() for group, values in self._last_observations.items()},
+            "observations": {group: values.to("cpu", copy=True) for group, values in self._last_observations.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

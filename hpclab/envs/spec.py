@@ -82,20 +82,17 @@ class Action(Protocol):
         ...
 
 
-class Tracker(Protocol):
-    """Follows what the simulation alone does not remember."""
+class Tracker:
+    """Follows what the simulation alone does not remember. Each method does nothing unless a tracker needs it."""
 
     def after_step(self) -> None:
         """Take in the substeps just simulated; before terminations and rewards."""
-        ...
 
     def before_observations(self) -> None:
         """Take in the current state; after resets and `forward`."""
-        ...
 
     def reset(self, mask: Tensor) -> None:
         """Start anew where `mask` (N,) is True."""
-        ...
 
 
 class Command(Protocol):

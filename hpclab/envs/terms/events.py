@@ -32,7 +32,7 @@ class ResetRootUniform:
 
     def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
         """Change (N, nq) start states in place."""
-        offset = torch.rand(qpos.shape[0], 4, device=qpos.device).mul_(self._width).add_(self._lower)
+        offset = torch.addcmul(self._lower, torch.rand(qpos.shape[0], 4, device=qpos.device), self._width)
         qpos[:, :3].add_(offset[:, :3])
         torch.cos(offset[:, 3], out=qpos[:, 3])
         torch.sin(offset[:, 3], out=qpos[:, 6])
@@ -56,7 +56,7 @@ class ResetJointsUniform:
             (qvel, self._first_v, self._velocity),
         ):
             joints = state[:, first:]
-            joints.add_(torch.rand_like(joints).mul_(width).add_(lower))
+            joints.add_(torch.addcmul(lower, torch.rand_like(joints), width))
 
 
 class PushRoot:
@@ -73,7 +73,7 @@ class PushRoot:
 
     def __call__(self, due: Tensor) -> None:
         """Push environments in `due` (N,)."""
-        push = torch.rand(due.shape[0], 6, device=due.device).mul_(self._width).add_(self._lower)
+        push = torch.addcmul(self._lower, torch.rand(due.shape[0], 6, device=due.device), self._width)
         self._delta[:, :3] = push[:, :3]
         torch.sum(self._axes * push[:, None, 3:], dim=2, out=self._delta[:, 3:6])  # into the body's frame
         self._sim.add_velocity(self._delta, due)
@@ -102,7 +102,7 @@ class RandomizeCenterOfMass:
 
     def __call__(self) -> None:
         """Draw and write."""
-        self._position.add_(torch.rand_like(self._position).mul_(self._width).add_(self._lower))
+        self._position.add_(torch.addcmul(self._lower, torch.rand_like(self._position), self._width))
 
 
 class RandomizeEncoderBias:

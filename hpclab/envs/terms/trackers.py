@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.spec import Tracker
 from hpclab.envs.terms.sensors import history_side_by_side, side_by_side
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _RAY_LENGTH_M = 1.0
 
 
-class Contacts:
+class Contacts(Tracker):
     """Contact of each foot with the ground, followed through every physics substep.
 
     Attributes:
@@ -61,7 +62,7 @@ class Contacts:
         self._times.masked_fill_(mask[:, None], 0.0)
 
 
-class FootHeights:
+class FootHeights(Tracker):
     """Height of each foot above flat ground, taken once per control step, just before the observations.
 
     Rewards therefore see the heights of the previous observation. Downward rays of 1 m would give the same: a foot
@@ -76,18 +77,12 @@ class FootHeights:
         self._z = side_by_side(env, positions)[:, :, 2]
         self.height = env.buffers.per_env(f"{name}/height_m", len(positions))
 
-    def after_step(self) -> None:
-        """Nothing: heights stay those of the last observation."""
-
     def before_observations(self) -> None:
         """Take in the current heights."""
         torch.clamp(self._z, 0.0, _RAY_LENGTH_M, out=self.height)
 
-    def reset(self, mask: Tensor) -> None:
-        """Nothing: heights are taken anew before the observations."""
 
-
-class SubstepsWithForce:
+class SubstepsWithForce(Tracker):
     """In how many substeps of the last control step a contact force was exceeded.
 
     Attributes:
@@ -104,9 +99,3 @@ class SubstepsWithForce:
         """Take in the substeps just simulated."""
         exceeded = self._force.square().sum(dim=2) > self._threshold_n**2
         self.count = exceeded.sum(dim=1, dtype=torch.float32)
-
-    def before_observations(self) -> None:
-        """Nothing: the count is that of the last control step."""
-
-    def reset(self, mask: Tensor) -> None:
-        """Nothing: every control step counts anew."""
