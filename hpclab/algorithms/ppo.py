@@ -71,7 +71,7 @@ class PPO:
             fused=True,
             capturable=device.type == "cuda",
         )
-        self._deltas: list[Moments] = []
+        self._deltas: list[Moments] = []  # of the rollout that waits for its update, by normaliser, over all ranks
 
     @property
     def learning_rate(self) -> Tensor:
@@ -260,9 +260,10 @@ class PPO:
     @torch.no_grad()
     def _merge_normalizers(self) -> None:
         """Take the rollout's observations of all ranks into the normalisers, once."""
-        for normalizer, delta in zip(self._normalizers().values(), self._deltas, strict=False):
-            base = Moments(normalizer.exact_count, normalizer.exact_mean, normalizer.exact_m2)
-            normalizer.set_exact(*moments.combine(base, delta))
+        if self._deltas:
+            for normalizer, delta in zip(self._normalizers().values(), self._deltas, strict=True):
+                base = Moments(normalizer.exact_count, normalizer.exact_mean, normalizer.exact_m2)
+                normalizer.set_exact(*moments.combine(base, delta))
         self._deltas = []
 
     def state_dict(self) -> dict[str, Any]:

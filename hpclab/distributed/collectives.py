@@ -106,9 +106,10 @@ def process_group(context: RankContext, *, device: torch.device, timeout_s: floa
     on_cuda = device.type == "cuda"
     if on_cuda:
         torch.cuda.set_device(device)  # objects and barriers travel on the current device
+    host = f"[{context.master_addr}]" if ":" in context.master_addr else context.master_addr
     dist.init_process_group(
         "nccl" if on_cuda else "gloo",
-        init_method=f"tcp://{context.master_addr}:{context.master_port}",
+        init_method=f"tcp://{host}:{context.master_port}",
         rank=context.rank,
         world_size=context.world_size,
         timeout=datetime.timedelta(seconds=timeout_s),

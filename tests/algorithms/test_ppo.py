@@ -7,8 +7,10 @@ import io
 import pytest
 import torch
 
+from hpclab.algorithms.ppo import PPO
 from hpclab.config.schema import SyncSection
 from hpclab.distributed.collectives import Collectives
+from hpclab.envs.vec_env import Step
 from hpclab.errors import CheckpointError, ConfigError
 from tests.algorithms.scripted import NUM_STEPS, collect, make_config, make_ppo, script, snapshot, train
 
@@ -151,13 +153,40 @@ def test_it_learns_to_act_as_rewarded():
             after = {"actor": data["actor"][t + 1], "critic": data["critic"][t + 1]}
             rewards = -(actions - 0.5).square().sum(-1)
             ends = torch.ones(64, dtype=torch.bool)
-            ppo.process_step(
-                type("S", (), {"observations": after, "rewards": rewards, "dones": ends, "time_outs": ~ends})
-            )
+            ppo.process_step(Step(after, rewards, ends, ~ends))
         ppo.finish_rollout(after)
         ppo.update()
     error = (ppo.act_inference(observations) - 0.5).square().mean().sqrt()
     assert float(error) < 0.2
+
+
+class NoOptimizer:
+    """Stands in for Adam, whose fused form has no kernel for tensors without data."""
+
+    def __init__(self, parameters, lr, **options):
+        self.param_groups = [{"params": parameters, "lr": lr}]
+
+    def step(self):
+        pass
+
+
+@pytest.mark.parametrize("sync", [{"preset": "mjlab"}, {"preset": "global"}, {"advantage": "mini_batch"}], ids=str)
+def test_no_value_is_waited_for(monkeypatch, sync):
+    """On the meta device tensors hold no data: reading a value, or branching on one, is an error."""
+    monkeypatch.setattr(torch.optim, "Adam", NoOptimizer)
+    device = torch.device("meta")
+    dims = {"actor": 7, "critic": 9}
+    ppo = PPO(make_config(6, SyncSection(**sync)), observation_dims=dims, num_actions=3, num_envs=6, device=device)
+    observations = {group: torch.zeros(6, dim, device=device) for group, dim in dims.items()}
+    ends = torch.zeros(6, dtype=torch.bool, device=device)
+    for _ in range(2):
+        for _ in range(NUM_STEPS):
+            assert ppo.act(observations).is_meta
+            ppo.process_step(Step(observations, torch.zeros(6, device=device), ends, ends))
+        ppo.finish_rollout(observations)
+        assert all(loss.is_meta for loss in ppo.update().values())
+    with pytest.raises(RuntimeError):
+        float(ppo.learning_rate)
 
 
 def test_too_few_environments_on_a_rank_are_refused_at_once():
