@@ -89,6 +89,8 @@ class ManagerEnv:
     def reset(self) -> Observations:
         """Start every environment anew and observe; spread episodes over their length where the task says so."""
         everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        for term in self._curriculum:
+            term()
         self._reset(everyone)
         self.read_episode_totals()  # what ended here was no episode
         if self.task.randomize_initial_episode_length:

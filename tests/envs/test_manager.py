@@ -228,6 +228,15 @@ def test_state_of_another_task_or_size_is_refused() -> None:
         build("cartpole-balance", num_envs=4).load_state_dict(env.state_dict())
 
 
+def test_reset_draws_commands_from_the_curriculum_stage_of_the_loaded_progress() -> None:
+    env = build("g1-velocity-flat", num_envs=300)
+    env.step_count.fill_(10_000 * 24)
+    fresh = build("g1-velocity-flat", num_envs=300)
+    fresh.load_progress_state_dict(env.progress_state_dict())
+    fresh.reset()
+    assert fresh.commands["twist"].value[:, 0].max() > 2.0
+
+
 class NoDeviceSync(TorchDispatchMode):
     """Fails on operations that make the host wait for the device, or give shapes that depend on data."""
 
