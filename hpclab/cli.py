@@ -143,11 +143,13 @@ def status(
 @app.command()
 def logs(
     run: Run,
-    rank: Annotated[int | None, typer.Option(metavar="R", min=0, help="Rank whose log to print; else rank 0.")] = None,
+    rank: Annotated[
+        int | None, typer.Option(metavar="R", min=0, help="Rank whose log to print; else all, merged by time.")
+    ] = None,
     attempt: Annotated[int | None, typer.Option(metavar="A", min=0, help="Attempt; else the last one.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as the log grows.")] = False,
 ) -> None:
-    """Print a worker's log."""
+    """Print what the workers wrote to their logs."""
     from hpclab.launch.logs import logs
 
     logs(run, rank=rank, attempt=attempt, follow=follow)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from hpclab.errors import HpclabError, WorkerError
 from hpclab.launch import detached, environment, jobs
-from hpclab.launch.devices import CPU
 from hpclab.launch.failures import describe
 from hpclab.launch.follow import Following
 from hpclab.launch.network import LOOPBACK, interface_of
@@ -34,7 +33,7 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
     """
     attempt = jobs.begin(run, "local", hosts=[LOOPBACK], num_workers=len(devices))
     run.logs(attempt).mkdir(parents=True, exist_ok=True)
-    agents = _Agents(_worker_environment(devices))
+    agents = _Agents(_worker_environment(len(devices)))
     stop_file = run.stop_file(attempt)
 
     def on_notice(number: signal.Signals) -> None:
@@ -60,7 +59,8 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
             )
         interrupted = signal.SIGUSR2 in notices.received
         cause = "completed" if outcome.kind == "completed" else "preempted" if interrupted else "cancelled"
-    except HpclabError:
+    except HpclabError as error:
+        note = str(error)
         raise
     except Exception as error:
         if notices.received.count(signal.SIGINT) > 1:
@@ -96,12 +96,12 @@ class _Agents:
             detached.end(process, grace_s=_AGENT_GRACE_S)
 
 
-def _worker_environment(devices: Sequence[str]) -> dict[str, str]:
+def _worker_environment(num_workers: int) -> dict[str, str]:
     variables = environment.local()
     cores = len(os.sched_getaffinity(0))
-    variables.setdefault("OMP_NUM_THREADS", str(max(1, cores // len(devices))))
-    if all(device == CPU for device in devices):
-        # gloo looks its own host name up, which a laptop or a container often cannot resolve.
-        variables.setdefault("GLOO_SOCKET_IFNAME", interface_of(LOOPBACK) or "lo")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(LOOPBACK) or "lo")
+    variables.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_workers)))
+    # gloo looks its own host name up, which a laptop or a container often cannot resolve.
+    interface = interface_of(LOOPBACK) or "lo"
+    variables.setdefault("GLOO_SOCKET_IFNAME", interface)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     return variables
