@@ -38,7 +38,9 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
 
     def on_notice(number: signal.Signals) -> None:
         if stop_file.exists() and number == signal.SIGINT:
+            print("ending at once", file=sys.stderr, flush=True)
             agents.kill()
+            return
         stop_file.touch()
         print(f"{number.name}: saving and stopping; Ctrl-C again to end at once", file=sys.stderr, flush=True)
 
@@ -79,12 +81,17 @@ class _Agents:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._killed = False
 
     def __call__(self, host: str, command: str) -> None:
-        if not command.startswith("kill "):  # agents leave by themselves; what is left at the end is killed there
-            self._processes.append(detached.start(command, self.environment))
+        if command.startswith("kill "):
+            return  # agents leave by themselves; what is left at the end is killed there
+        if self._killed:
+            raise RuntimeError("ended before the agent had started")
+        self._processes.append(detached.start(command, self.environment))
 
     def kill(self) -> None:
+        self._killed = True
         for process in self._processes:
             detached.end(process, grace_s=0.0)
 

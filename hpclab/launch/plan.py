@@ -76,8 +76,9 @@ class SubmissionPlan:
             "gres": slurm.gres if self.use_gpus else None,
             "stderr_to_stdout": True,
             "wckey": None,  # submitit's own would be refused where wckeys are enforced
-            # One task's death ends the step: the others would wait for it. srun does not inherit --cpus-per-task.
-            "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={self.cpus_per_node}"],
+            # One task's death ends the step: the others would wait for it. srun does not inherit --cpus-per-task, and
+            # where jobs start with --export=NONE it would not pass on what the script exports.
+            "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={self.cpus_per_node}", "--export=ALL"],
         }
         for key in ("partition", "account", "qos", "constraint", "exclude", "mail_user", "mail_type"):
             values[key] = getattr(slurm, key)

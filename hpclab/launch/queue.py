@@ -70,16 +70,6 @@ def parse_scontrol(text: str) -> JobInfo | None:
     )
 
 
-def state_of(job_id: str, *, timeout_s: float = 10.0) -> str | None:
-    """Return a job's state from the queue, else from accounting; None when neither knows it or can be asked."""
-    info = ask(job_id, timeout_s=timeout_s)
-    if info is not None:
-        return info.state
-    text = slurm_command("sacct", "-X", "-n", "-P", "-o", "State", "-j", job_id, timeout_s=timeout_s)
-    words = text.split() if text else []
-    return words[0] if words else None  # "CANCELLED by 1001": the first word
-
-
 def is_queued(job_id: str, *, timeout_s: float = 10.0) -> bool | None:
     """Say whether a job still waits or runs; None when Slurm cannot be asked."""
     info = ask(job_id, timeout_s=timeout_s)

@@ -35,14 +35,22 @@ def sbatch_script(plan: SubmissionPlan) -> str:
     return _executor(plan).script()
 
 
+def check_slurm() -> None:
+    """Check, before anything is written, that jobs can be submitted from here.
+
+    Raises:
+        LaunchError: they cannot.
+    """
+    if shutil.which("sbatch") is None:
+        raise LaunchError("no sbatch here: submit from a login node, or use --local to run the job on this machine")
+
+
 def submit_job(plan: SubmissionPlan) -> str:
     """Submit and return the job id.
 
     Raises:
-        LaunchError: there is no sbatch here, or Slurm refuses, with its own words.
+        LaunchError: Slurm refuses, with its own words.
     """
-    if shutil.which("sbatch") is None:
-        raise LaunchError("no sbatch here: submit from a login node, or use --local to run the job on this machine")
     plan.run.submitit.mkdir(parents=True, exist_ok=True)
     before = set(plan.run.submitit.iterdir())
     try:

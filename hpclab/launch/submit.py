@@ -8,7 +8,7 @@ from pathlib import Path
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, lock, runs
 from hpclab.launch.plan import SubmissionPlan, make_plan
-from hpclab.launch.slurm import sbatch_script, submit_job
+from hpclab.launch.slurm import check_slurm, sbatch_script, submit_job
 from hpclab.launch.train import EXIT_STOPPED
 
 
@@ -59,6 +59,7 @@ def submit(
 
 def submit_to_slurm(plan: SubmissionPlan) -> None:
     """Create or open the run, submit it, and say what to do next."""
+    check_slurm()
     variables, dropped = environment.for_submission()
     if dropped:
         print(f"left out of the job's environment: {', '.join(dropped)}")

@@ -30,7 +30,7 @@ def test_torchrunx_logs_by_priority(
 
 def test_too_few_environments_for_the_ranks_write_nothing(tiny: Path, tmp_path: Path) -> None:
     overrides = ["env.num_envs_scope=global", "env.num_envs=5", "algorithm.num_steps_per_env=3"]
-    with pytest.raises(ConfigError, match="leaves 1 to a rank of 4, so 3 samples an iteration for algorithm.num_mini"):
+    with pytest.raises(ConfigError, match="leaves 1 to a rank of 4, so 3 samples an iteration"):
         train(tiny, overrides, gpu_ids=None, num_workers=4, torchrunx_log_dir=None)
     assert not (tmp_path / "runs").exists()
 

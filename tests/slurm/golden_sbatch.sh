@@ -22,4 +22,4 @@ source /TMP/project/slurm/setup.sh
 
 # command
 export SUBMITIT_EXECUTOR=slurm
-srun --unbuffered --output /TMP/runs/tiny/submitit/%j_%t_log.out --kill-on-bad-exit=1 --cpus-per-task=24 PYTHON -u -m submitit.core._submit /TMP/runs/tiny/submitit
+srun --unbuffered --output /TMP/runs/tiny/submitit/%j_%t_log.out --kill-on-bad-exit=1 --cpus-per-task=24 --export=ALL PYTHON -u -m submitit.core._submit /TMP/runs/tiny/submitit

@@ -81,10 +81,13 @@ def test_a_refused_job_ends_with_slurms_own_words(slurm: FakeSlurm, submit: Subm
     assert list(run.submitit.iterdir()) == []
 
 
-def test_without_sbatch_the_way_out_is_named(slurm: FakeSlurm, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sbatch_the_way_out_is_named(
+    slurm: FakeSlurm, submit: Submit, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match="no sbatch here"):
         submit()
+    assert not run.path.parent.exists()
 
 
 @pytest.mark.parametrize(
