@@ -1,6 +1,6 @@
 """One rank from start to end: its device, its log, its signals, and how it fails.
 
-Nothing here imports torch, so that CUDA_VISIBLE_DEVICES is set before anything can look at a GPU.
+Nothing here imports torch, so that variables which GPU and thread libraries read when they load are set before.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def run_worker(spec: WorkerSpec, context: WorkerContext | None = None) -> Outcom
     stop = StopRequest(run.stop_file(spec.attempt), rank=context.rank, launched=launched)
     try:
         with capture_all(log) if launched else tee_logging(log), failure, stop:
+            # Torch threads that wait must not spin: on shared cores that makes an update ten times slower.
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
             on_cpu = _select_device(spec.devices, context.local_rank)
             from hpclab.worker.compose import train
 

@@ -1,6 +1,8 @@
 """Small runs for tests: a run folder, one attempt on one or more ranks, and what it left."""
 
 import json
+import os
+import unittest.mock
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,9 @@ def write_config(folder: Path, config: RunConfig) -> RunFolder:
 
 def attempt(run: RunFolder, number: int = 0) -> Outcome:
     """Train in this process, as one rank."""
-    return run_worker(WorkerSpec(str(run.path), number, ("cpu",), console=False), WorkerContext.single())
+    with unittest.mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # set already, it decides; test machines are busy
+        torch.set_num_threads(1)
+        return run_worker(WorkerSpec(str(run.path), number, ("cpu",), console=False), WorkerContext.single())
 
 
 def attempt_on_ranks(run: RunFolder, world_size: int, number: int = 0) -> list[Outcome]:
