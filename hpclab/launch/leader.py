@@ -126,6 +126,7 @@ class Leader:
             term="SIGTERM" in names,
             cancel_requested=self._run.cancel_request.exists(),
             timed_out=self._timed_out(),
+            restarts=self._node.restart,
         )
         self._say(f"{decision.action}: {decision.reason}")
         if decision.action == "requeue":

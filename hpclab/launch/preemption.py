@@ -97,7 +97,9 @@ class Decision:
     """For the log."""
 
 
-def decide(job: JobInfo | None, *, usr2: bool, term: bool, cancel_requested: bool, timed_out: bool) -> Decision:
+def decide(
+    job: JobInfo | None, *, usr2: bool, term: bool, cancel_requested: bool, timed_out: bool, restarts: int = 0
+) -> Decision:
     """Decide after an interruption.
 
     Args:
@@ -106,6 +108,7 @@ def decide(job: JobInfo | None, *, usr2: bool, term: bool, cancel_requested: boo
         term: TERM arrived: a plain preemption, or a cancellation.
         cancel_requested: `hpclab cancel` was called.
         timed_out: the walltime is nearly over.
+        restarts: how often the job had been requeued when this attempt began.
     """
     preempted = job is not None and job.preempted
     cause: Cause = "timeout" if timed_out and not preempted else "preempted"
@@ -115,6 +118,8 @@ def decide(job: JobInfo | None, *, usr2: bool, term: bool, cancel_requested: boo
         return Decision("fail", cause, "Slurm cannot be asked for a requeue from this node")
     if job.state in ("COMPLETING", "CANCELLED") or job.is_finished:
         # Cancelled, or Slurm requeues it by itself. To requeue it here would bring a cancelled job back to life.
+        if job.restarts > restarts:  # without a grace time, Slurm shows no PreemptTime
+            return Decision("leave", cause, "Slurm requeues the job")
         return Decision("leave", "preempted" if preempted else "cancelled", f"Slurm ends the job ({job.state})")
     if job.state != "RUNNING":
         return Decision("leave", cause, f"Slurm has taken the job over ({job.state})")

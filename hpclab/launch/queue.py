@@ -27,6 +27,8 @@ class JobInfo:
     preempted: bool = False
     """A preemption was announced for it."""
     may_requeue: bool = True
+    restarts: int = 0
+    """How often it was requeued; Slurm counts a requeue before the tasks of the attempt have ended."""
 
     @property
     def is_finished(self) -> bool:
@@ -67,6 +69,7 @@ def parse_scontrol(text: str) -> JobInfo | None:
         start="" if start in ("Unknown", "N/A") else start,
         preempted=fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
         may_requeue=fields.get("Requeue", "1") != "0",
+        restarts=int(fields.get("Restarts", "0")),
     )
 
 

@@ -53,7 +53,7 @@ def test_scontrol_is_read() -> None:
         "StartTime=2026-01-01T00:00:00 PreemptEligibleTime=2026-01-01T00:00:00 PreemptTime=2026-01-01T01:00:00\n"
     )
     info = parse_scontrol(line)
-    assert info == JobInfo("RUNNING", reason="", start="2026-01-01T00:00:00", preempted=True, may_requeue=True)
+    assert info == JobInfo("RUNNING", start="2026-01-01T00:00:00", preempted=True, may_requeue=True, restarts=2)
     pending = parse_scontrol("JobId=12 JobState=PENDING Reason=Resources Requeue=0 StartTime=Unknown PreemptTime=None")
     assert pending == JobInfo("PENDING", reason="Resources", start="", preempted=False, may_requeue=False)
     assert parse_scontrol("") is None
@@ -92,3 +92,10 @@ def test_a_forked_helper_is_deaf() -> None:
         _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
     assert notices.received == []
+
+
+@pytest.mark.parametrize(("restarts", "cause"), [(2, "cancelled"), (1, "preempted")])
+def test_slurms_own_requeue_is_told_from_a_cancellation(restarts: int, cause: str) -> None:
+    job = JobInfo("COMPLETING", restarts=2)
+    decision = decide(job, usr2=False, term=True, cancel_requested=False, timed_out=False, restarts=restarts)
+    assert (decision.action, decision.cause) == ("leave", cause)
