@@ -1,7 +1,11 @@
-"""One Slurm cluster for all tests of this folder."""
+"""One Slurm cluster for all tests of this folder.
+
+HPCLAB_CLUSTER_TRACKING=linuxproc runs them where signals reach every process of a job, not its tasks only.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,9 +26,9 @@ def _session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm
         pytest.skip(problem)
     state = tmp_path_factory.mktemp("slurm")
     tool = [sys.executable, str(TOOL), "--state", str(state)]
-    started = subprocess.run(
-        [*tool, "up", "--nodes", "2", "--cred-expire", "5"], capture_output=True, text=True, check=False
-    )
+    tracking = os.environ.get("HPCLAB_CLUSTER_TRACKING", "auto")
+    up = [*tool, "up", "--nodes", "2", "--cred-expire", "5", "--tracking", tracking]
+    started = subprocess.run(up, capture_output=True, text=True, check=False)
     assert started.returncode == 0, started.stderr
     try:
         yield SlurmCluster(Layout(state))

@@ -12,7 +12,7 @@ from tests.cluster.training import Training, preempt
 
 pytestmark = pytest.mark.cluster
 
-ITERATIONS = 400
+ITERATIONS = 200
 """Enough to be interrupted in the middle on a fast machine, few enough to end soon on a slow one."""
 
 

@@ -140,7 +140,10 @@ def start_host(layout: Layout, settings: Settings, host: str, switch: int) -> No
 def plug_in(switch: int, init: int, host: str, address: str) -> None:
     """Lay a cable from the switch to the host's network namespace."""
     port = f"port-{host}"
-    _ip(switch, f"link add {port} type veth peer name eth0 netns {init}\nlink set {port} master br0 up\n")
+    # As with a real network card, the others find the host at the same hardware address after it has booted again.
+    hardware_address = "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+    card = f"peer name eth0 address {hardware_address} netns {init}"
+    _ip(switch, f"link add {port} type veth {card}\nlink set {port} master br0 up\n")
     _ip(init, f"address add {address}/24 dev eth0\nlink set eth0 up\n")
 
 
