@@ -14,7 +14,7 @@ class TensorboardSink:
 
     def __init__(self, folder: Path, *, first_iteration: int) -> None:
         """Open an event file in `folder`; TensorBoard then hides what earlier files say from `first_iteration` on."""
-        purge = first_iteration if first_iteration > 0 else None
+        purge = first_iteration if any(folder.glob("*")) else None
         self._writer = SummaryWriter(str(folder), purge_step=purge, flush_secs=30)
 
     def write(self, record: Record) -> None:

@@ -130,7 +130,7 @@ def test_tensorboard_shows_each_iteration_once(tmp_path: Path) -> None:
 
     from hpclab.metrics.tensorboard import TensorboardSink
 
-    for first, last in ((0, 6), (4, 8)):  # the second attempt goes on from iteration 4
+    for first, last in ((0, 3), (0, 6), (4, 8)):  # one that never saved, one, and one that goes on from iteration 4
         sink = TensorboardSink(tmp_path, first_iteration=first)
         for iteration in range(first, last):
             sink.write(record(iteration, time=1000.0 * first + iteration))
