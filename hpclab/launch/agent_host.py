@@ -49,8 +49,7 @@ class AgentHost:
 
     def _environment(self) -> dict[str, str]:
         variables = environment.local() if self._node.pseudo else dict(os.environ)
-        cores = len(os.sched_getaffinity(0))
-        variables.setdefault("OMP_NUM_THREADS", str(max(1, cores // self._job.workers_per_node)))
+        environment.share_cores(variables, self._job.workers_per_node)
         interface = interface_of(node_address(self._node))
         if interface is not None:
             # By itself gloo uses what the host's own name resolves to, often 127.0.1.1.

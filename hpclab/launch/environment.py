@@ -58,6 +58,16 @@ def local(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not _describes_another_launch(name)}
 
 
+def share_cores(variables: dict[str, str], num_workers: int) -> None:
+    """Add the thread settings of each of `num_workers` workers on this machine, where the user gave none.
+
+    Waiting threads sleep: spinning ones would take the cores that simulation threads want.
+    """
+    cores = len(os.sched_getaffinity(0))
+    variables.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_workers)))
+    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def for_submission(environment: Mapping[str, str] = os.environ) -> tuple[dict[str, str], list[str]]:
     """Return the environment to submit from, and the names that had to go.
 

@@ -105,8 +105,7 @@ class _Agents:
 
 def _worker_environment(num_workers: int) -> dict[str, str]:
     variables = environment.local()
-    cores = len(os.sched_getaffinity(0))
-    variables.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_workers)))
+    environment.share_cores(variables, num_workers)
     # gloo looks its own host name up, which a laptop or a container often cannot resolve.
     interface = interface_of(LOOPBACK) or "lo"
     variables.setdefault("GLOO_SOCKET_IFNAME", interface)
