@@ -67,7 +67,7 @@ class Collectives:
             return tensor.unsqueeze(0)
         self.counts["all_gather"] += 1
         gathered = tensor.new_empty((self.world_size, *tensor.shape))
-        dist.all_gather_into_tensor(gathered.view(-1), tensor.contiguous().view(-1), group=self.group)
+        dist.all_gather(list(gathered.unbind(0)), tensor.contiguous(), group=self.group)
         return gathered
 
     def gather_objects(self, value: Any) -> list[Any]:
