@@ -21,6 +21,10 @@ class Algorithm(Protocol):
         """Give every rank rank 0's models. Collective."""
         ...
 
+    def start_rollout(self) -> None:
+        """Begin a new rollout; one that was not finished is forgotten."""
+        ...
+
     def act(self, observations: Observations) -> Tensor:
         """Return (N, A) actions for a rollout step and remember them."""
         ...

@@ -87,6 +87,10 @@ class PPO:
         """Give every rank rank 0's parameters and buffers. Collective."""
         gradients.broadcast_parameters([self.actor, self.critic], self.collectives)
 
+    def start_rollout(self) -> None:
+        """Begin a new rollout; one that was not finished is forgotten."""
+        self.storage.step = 0
+
     @torch.no_grad()
     def act(self, observations: Observations, actions: Tensor | None = None) -> Tensor:
         """Return (N, A) actions for a rollout step: sampled, or `actions` where a recording is replayed."""
@@ -184,7 +188,6 @@ class PPO:
             weight = 1.0 / self.collectives.world_size if self.weight is None else self.weight
             self.collectives.all_reduce_sum(totals.mul_(weight))
         self._merge_normalizers()
-        storage.step = 0
         return dict(zip(_LOSSES, totals.unbind(), strict=True)) | {"learning_rate": self.learning_rate.clone()}
 
     def _step(self, batch: MiniBatch) -> Tensor:
@@ -293,4 +296,3 @@ class PPO:
         if self.sync.normalizer == "global":
             for normalizer in self._normalizers().values():
                 normalizer.start_exact()
-        self.storage.step = 0

@@ -48,6 +48,8 @@ class RunSection(Section):
     """Environment steps over all ranks after which the run is complete, whichever limit comes first."""
     save_interval: Count = 50
     """Iterations between checkpoints. Source: mjlab 1.6.0."""
+    cuda_graphs: bool = True
+    """Capture the rollout and the update in CUDA graphs, which is faster and computes the same; off for debugging."""
     keep_last: Count | None = None
     """Checkpoints to keep, newest first; all when not given."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -71,7 +72,6 @@ class ManagerEnv:
         self.rewards = RewardManager(self, task.rewards)
         self._metrics = MetricManager(self, task.metrics)
         self.observations = ObservationManager(self, task.observations)
-        self._last_observations: Observations = {}
         self.events.startup()
 
     def sensor(self, name: str) -> Tensor:
@@ -99,7 +99,7 @@ class ManagerEnv:
 
     def observe(self) -> Observations:
         """Return the observations of the current state, as the last `reset` or `step` computed them."""
-        return self._last_observations
+        return self.observations.values
 
     @torch.no_grad()
     def step(self, actions: Tensor) -> Step:
@@ -142,8 +142,11 @@ class ManagerEnv:
             command.update(fresh)
         for tracker in self._trackers:
             tracker.before_observations()
-        self._last_observations = self.observations.compute()
-        return self._last_observations
+        return self.observations.compute()
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Enter while `step` is captured in a CUDA graph on torch's current stream."""
+        return self.sim.capturing()
 
     def read_episode_totals(self) -> EpisodeTotals:
         """Return the totals since the last call and clear them."""
@@ -163,7 +166,7 @@ class ManagerEnv:
             "num_envs": self.num_envs,
             "buffers": self.buffers.state_dict(),
             "sim": self.sim.state_dict(),
-            "observations": {group: values.to("cpu", copy=True) for group, values in self._last_observations.items()},
+            "observations": {group: values.to("cpu", copy=True) for group, values in self.observations.values.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -180,9 +183,8 @@ class ManagerEnv:
             self.sim.load_state_dict(state["sim"])
         except ValueError as problem:
             raise CheckpointError(f"environment state: {problem}") from problem
-        self._last_observations = {
-            group: values.to(self.device, copy=True) for group, values in state["observations"].items()
-        }
+        for group, values in self.observations.values.items():
+            values.copy_(state["observations"][group])
 
     def progress_state_dict(self) -> dict[str, Any]:
         """How far training is, as far as the task follows it: the step count and what curricula have reached."""

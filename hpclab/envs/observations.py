@@ -41,6 +41,10 @@ class ObservationManager:
                 columns = torch.repeat_interleave(torch.tensor(noise), torch.tensor(widths))
                 self._noise[group] = columns.to(env.device)
         self.dims = {group: max(part.stop for part in slices.values()) for group, slices in self.slices.items()}
+        self.values: Observations = {
+            group: torch.zeros(env.num_envs, dim, device=env.device) for group, dim in self.dims.items()
+        }
+        """Every group (N, dim), as last computed; always the same tensors."""
 
     def _index_of(self, env: ManagerEnv, term: ObservationTerm, seen: list[ObservationTerm]) -> int:
         for index, other in enumerate(seen):
@@ -51,12 +55,10 @@ class ObservationManager:
         return len(seen) - 1
 
     def compute(self) -> Observations:
-        """Return every group, (N, dim), noise added; new tensors at every call."""
+        """Bring `values` up to date, noise added, and return them."""
         values = [term() for term in self._terms]
-        observations = {}
         for group, indices in self._groups.items():
-            joined = torch.cat([values[index] for index in indices], dim=1)
+            joined = torch.cat([values[index] for index in indices], dim=1, out=self.values[group])
             if group in self._noise:
                 joined.addcmul_(torch.empty_like(joined).uniform_(-1.0, 1.0), self._noise[group])
-            observations[group] = joined
-        return observations
+        return self.values

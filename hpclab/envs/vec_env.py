@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 Observations = dict[str, Tensor]
-"""Observation groups by name ("actor", "critic"), each (N, dim) float32."""
+"""Observation groups by name ("actor", "critic"), each (N, dim) float32; the next step overwrites them in place."""
 
 
 class Step(NamedTuple):
@@ -64,6 +65,10 @@ class VecEnv(Protocol):
 
     def step(self, actions: Tensor) -> Step:
         """Apply (N, num_actions) raw policy actions for one control step."""
+        ...
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Enter while `step` is captured in a CUDA graph on torch's current stream."""
         ...
 
     def read_episode_totals(self) -> EpisodeTotals:

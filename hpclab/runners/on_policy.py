@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from hpclab.metrics.record import Record
 from hpclab.metrics.reduce import Number, PackedSum
 from hpclab.metrics.reporter import Reporter
 from hpclab.metrics.stopwatch import Stopwatch
+from hpclab.runners.capture import Captured
 from hpclab.runners.outcome import Outcome
 
 _LOGGER = logging.getLogger(__name__)
@@ -75,6 +77,13 @@ class OnPolicyRunner:
         self._episodes = EpisodeTracker(env.num_envs, env.device)
         self._packed = PackedSum(collectives, env.device)
         self._stopwatch = Stopwatch(env.device)
+        graphs = config.run.cuda_graphs
+        self._rollout = Captured(
+            self._collect, name="the rollout", device=env.device, enabled=graphs, guard=env.capturing
+        )
+        self._update = Captured(
+            algorithm.update, name="the update", device=env.device, enabled=graphs, guard=nullcontext
+        )
         self._threads = torch.get_num_threads()
         self._rollout_threads = 1 if env.device.type == "cpu" and env.num_envs < _SMALL_ROLLOUT else self._threads
         self._global_metrics = config.sync.resolved().metrics == "global"
@@ -185,10 +194,10 @@ class OnPolicyRunner:
         """Run one iteration and report it; return whether any rank was asked to stop."""
         self._stopwatch.start()
         torch.set_num_threads(self._rollout_threads)
-        self._collect()
+        self._rollout()
         torch.set_num_threads(self._threads)
         self._stopwatch.mark()
-        losses = self.algorithm.update()
+        losses = self._update()
         self._stopwatch.mark()
         values, stopping = self._read_numbers(losses)
         collection_s, learning_s = self._stopwatch.spans_s()
@@ -203,6 +212,7 @@ class OnPolicyRunner:
         return stopping
 
     def _collect(self) -> None:
+        self.algorithm.start_rollout()
         observations = self.env.observe()
         for _ in range(self.config.algorithm.num_steps_per_env):
             step = self.env.step(self.algorithm.act(observations))

@@ -72,6 +72,7 @@ def part(data: dict[str, Tensor], envs: slice) -> dict[str, Tensor]:
 
 def collect(ppo: PPO, data: dict[str, Tensor], iteration: int) -> None:
     """Walk one rollout of the script; actions are the policy's mean plus scripted noise."""
+    ppo.start_rollout()
     for t in range(iteration * NUM_STEPS, (iteration + 1) * NUM_STEPS):
         observations = {"actor": data["actor"][t], "critic": data["critic"][t]}
         ppo.act(observations, ppo.act_inference(observations) + 0.8 * data["noise"][t])

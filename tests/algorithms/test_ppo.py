@@ -147,6 +147,7 @@ def test_it_learns_to_act_as_rewarded():
     ppo = make_ppo(config, 64)
     data = script(64, 20)
     for iteration in range(20):
+        ppo.start_rollout()
         for t in range(iteration * NUM_STEPS, (iteration + 1) * NUM_STEPS):
             observations = {"actor": data["actor"][t], "critic": data["critic"][t]}
             actions = ppo.act(observations)
@@ -180,6 +181,7 @@ def test_no_value_is_waited_for(monkeypatch, sync):
     observations = {group: torch.zeros(6, dim, device=device) for group, dim in dims.items()}
     ends = torch.zeros(6, dtype=torch.bool, device=device)
     for _ in range(2):
+        ppo.start_rollout()
         for _ in range(NUM_STEPS):
             assert ppo.act(observations).is_meta
             ppo.process_step(Step(observations, torch.zeros(6, device=device), ends, ends))

@@ -40,7 +40,7 @@ def actions(env: ManagerEnv, steps: int, std: float = 0.5) -> Tensor:
 
 
 def flatten(step: Step) -> list[Tensor]:
-    return [*step.observations.values(), step.rewards, step.dones, step.time_outs]
+    return [*(values.clone() for values in step.observations.values()), step.rewards, step.dones, step.time_outs]
 
 
 def test_balanced_pole_earns_exactly_the_documented_maximum() -> None:
@@ -143,7 +143,7 @@ def test_initial_episode_lengths_are_spread_where_the_task_says_so() -> None:
     assert together.episode_length.max() == 0
 
 
-def test_observations_have_the_facts_sizes_and_are_kept() -> None:
+def test_observations_have_the_facts_sizes_and_are_renewed_in_place() -> None:
     env = build("g1-velocity-flat")
     observations = env.reset()
     assert env.observation_dims == {"actor": 99, "critic": 111}
@@ -152,9 +152,11 @@ def test_observations_have_the_facts_sizes_and_are_kept() -> None:
         "critic": (N, 111),
     }
     assert env.observe() is observations
+    before = observations["actor"].clone()
     step = env.step(torch.zeros(N, env.num_actions))
     assert env.observe() is step.observations
-    assert step.observations["actor"] is not observations["actor"]
+    assert step.observations["actor"] is observations["actor"]
+    assert not torch.equal(observations["actor"], before)
 
 
 def test_noise_is_uniform_within_its_bounds_and_on_the_actor_alone() -> None:

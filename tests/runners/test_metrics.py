@@ -1,6 +1,7 @@
 """What a run reports: rank 0's own numbers, or those of all ranks; one collective an iteration for it."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ class ScriptedEnv:
         self.ended += int(dones.sum())
         return Step(self.observe(), torch.full((2,), self.reward), dones, torch.zeros(2, dtype=torch.bool))
 
+    def capturing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def read_episode_totals(self) -> EpisodeTotals:
         count, self.ended = self.ended, 0
         return EpisodeTotals(torch.tensor(count), {"Episode_Reward/term": torch.tensor(count * self.reward)})
@@ -67,6 +71,8 @@ class StillAlgorithm:
     mean_std = torch.tensor(0.5)
 
     def broadcast_parameters(self) -> None: ...
+
+    def start_rollout(self) -> None: ...
 
     def act(self, observations: Observations) -> Tensor:
         return torch.zeros(2, 1)

@@ -143,6 +143,7 @@ def _replay(meta: dict[str, Any], arrays: Arrays, collectives: Collectives) -> l
     for iteration in range(meta["iterations"]):
         at = f"{root}/it{iteration}"
         before = dict(collectives.counts)
+        ppo.start_rollout()
         for t in range(meta["T"]):
             index = iteration * meta["T"] + t
             observations = {"actor": data["actor_obs"][index], "critic": data["critic_obs"][index]}

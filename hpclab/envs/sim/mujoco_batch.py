@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import mujoco
@@ -174,6 +175,10 @@ class MujocoSim:
         for name, (source, live) in self._fields.items():
             if name in KINEMATIC_FIELDS:
                 np.copyto(live, source, casting="same_kind")
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Nothing to prepare: this backend runs on the CPU alone."""
+        return nullcontext()
 
     def read_diagnostics(self) -> dict[str, int]:
         """Return warnings since the last call by name, without those that did not occur."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import mujoco
@@ -94,6 +95,10 @@ class Sim(Protocol):
 
     def forward(self) -> None:
         """Compute the quantities of position and velocity at the current state, without advancing it."""
+        ...
+
+    def capturing(self) -> AbstractContextManager[None]:
+        """Enter while calls are captured in a CUDA graph on torch's current stream."""
         ...
 
     def read_diagnostics(self) -> dict[str, int]:

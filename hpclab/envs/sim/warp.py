@@ -84,6 +84,7 @@ class WarpSim:
         self._sensordata = _tensor(d.sensordata)
         self._history_tensor = _tensor(self._history)
         self._memory = [_tensor(d.time)[:, None], _tensor(d.qacc_warmstart), _tensor(d.act)]
+        self._captures: list[Any] = []
         self._record = False
         self._model_fields: dict[str, Tensor] = {}
         self._committed: dict[str, Tensor] = {}
@@ -169,6 +170,18 @@ class WarpSim:
         with self._on_stream():
             self._forward.run(self._wp_device)
 
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Tell warp of the capture that goes on on torch's current stream."""
+        with self._on_stream():
+            stream = self._wp_device.stream
+            wp.capture_begin(stream=stream, external=True)
+            try:
+                yield
+            finally:
+                # what warp allocated meanwhile lives as long as its own record of the graph
+                self._captures.append(wp.capture_end(stream=stream))
+
     def read_diagnostics(self) -> dict[str, int]:
         """Return the number of worlds with each new problem since the last call; waits for the device.
 
@@ -220,6 +233,7 @@ class WarpSim:
         """Free graphs and device arrays."""
         self._step.drop()
         self._forward.drop()
+        self._captures.clear()
         self._synchronize()
         del self._m, self._d
 

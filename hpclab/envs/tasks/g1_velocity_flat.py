@@ -198,6 +198,6 @@ def task() -> TaskSpec:
             "error_vel_xy": Term(metrics.velocity_error_xy, tracking | {"velocity": "root_lin_vel"}),
             "error_vel_yaw": Term(metrics.velocity_error_yaw, tracking | {"velocity": "root_ang_vel"}),
         },
-        njmax=150,
+        njmax=200,
         nconmax=48,
     )

@@ -68,7 +68,6 @@ def test_replayed_graphs_agree_with_the_cpu(g1: mujoco.MjModel, side_stream: boo
 
 
 def test_steps_can_be_captured_in_the_callers_graph(g1: mujoco.MjModel) -> None:
-    wp = pytest.importorskip("warp")
     sim = build(g1)
     side = torch.cuda.Stream()
     middle = sim.ctrl.clone()
@@ -92,14 +91,11 @@ def test_steps_can_be_captured_in_the_callers_graph(g1: mujoco.MjModel) -> None:
         start(sim, 1)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    stream = wp.stream_from_torch(side)
     gc.collect()
     gc.disable()
     try:
-        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-            wp.capture_begin(stream=stream, external=True)
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"), sim.capturing():
             control_step()
-            wp.capture_end(stream=stream)
     finally:
         gc.enable()
     with torch.cuda.stream(side):
