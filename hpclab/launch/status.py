@@ -79,7 +79,7 @@ def read_status(run: RunFolder) -> RunStatus:
     last = attempts[-1] if attempts else None
     owner = lock.read_owner(run)
     metrics = read_last(run.metrics / "metrics.jsonl") or {}
-    state, detail = _state(owner, last)
+    state, detail = _state(owner, last, run.cancel_request.exists())
     if state == "crashed" and last is not None:
         error = first_error(run, last.number)
         detail = str(error) if error is not None else last.note
@@ -103,7 +103,7 @@ def read_status(run: RunFolder) -> RunStatus:
     )
 
 
-def _state(owner: lock.Owner | None, last: jobs.Attempt | None) -> tuple[str, str]:
+def _state(owner: lock.Owner | None, last: jobs.Attempt | None, cancel_requested: bool) -> tuple[str, str]:
     if owner is not None and owner.job_id is not None:
         info = queue.ask(owner.job_id, timeout_s=5.0)
         if info is not None and not info.is_finished:
@@ -112,6 +112,8 @@ def _state(owner: lock.Owner | None, last: jobs.Attempt | None) -> tuple[str, st
         if info is None and queue.is_queued(owner.job_id, timeout_s=5.0) is None:
             return "unknown", f"Slurm cannot be asked about job {owner.job_id} from here"
         ended = last.cause if last is not None and last.job_id == owner.job_id else None
+        if ended in ("preempted", "timeout"):  # and was requeued, so that this end is another one
+            ended = "cancelled" if cancel_requested else None if info is not None else ended
         return ended or (info.state.lower() if info is not None else "interrupted"), ""
     if owner is not None and owner.is_alive():
         return "running", ""

@@ -74,6 +74,23 @@ def test_a_job_is_what_slurm_says(
     assert found.detail.startswith(detail)
 
 
+@pytest.mark.parametrize(("cancel_requested", "state"), [(True, "cancelled"), (False, "preempted")])
+def test_a_requeued_job_that_ended_before_it_ran_again(
+    trained: RunFolder, program: Program, cancel_requested: bool, state: str
+) -> None:
+    jobs.finish(trained, 0, "completed")
+    jobs.begin(trained, "slurm", hosts=["n1"], num_workers=2, job_id="11")
+    jobs.finish(trained, 1, "preempted")
+    lock.acquire(trained, Owner.job("11"))
+    program("scontrol", "exit 1")
+    program("squeue", "true")
+    if cancel_requested:
+        trained.cancel_request.touch()
+    assert read_status(trained).state == state
+    program("scontrol", "echo JobState=CANCELLED Reason=None")
+    assert read_status(trained).state == "cancelled"
+
+
 def test_json_lists_every_run(trained: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     status(trained.path.parent, as_json=True, watch=False)
     (one,) = json.loads(capsys.readouterr().out)
