@@ -12,7 +12,7 @@ from tests.cluster.training import Training, preempt
 
 pytestmark = pytest.mark.cluster
 
-ITERATIONS = 200
+ITERATIONS = 120
 """Enough to be interrupted in the middle on a fast machine, few enough to end soon on a slow one."""
 
 
@@ -56,6 +56,9 @@ def test_preempted_by_cont_and_term_only(plain_cluster: SlurmCluster, tmp_path: 
     high = preempt(plain_cluster)
     plain_cluster.wait_for_state(high, "COMPLETED")
     assert_went_on(training, ["preempted", "completed"])
+    words = training.words()
+    assert "SIGTERM received" in words
+    assert "SIGUSR2 received" not in words
 
 
 def test_usr2_by_hand(cluster: SlurmCluster, tmp_path: Path) -> None:

@@ -32,6 +32,20 @@ def test_cancelling_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
     assert cluster.job(training.job_id)["Restarts"] == "0"
 
 
+def test_cancelling_a_job_that_waits(cluster: SlurmCluster, tmp_path: Path) -> None:
+    cluster.wait_for_state(cluster.sbatch("-p", "high", "-N2", "--exclusive", "--wrap=sleep 1000"), "RUNNING")
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
+    folder = str(training.run.path)
+    assert "pending" in hpclab(cluster, "status", folder).stdout
+    again = hpclab(cluster, "submit", str(tmp_path / "cartpole.yaml"), "--workers-per-node", "1", check=False)
+    assert again.returncode == 2
+    assert f"in use by Slurm job {training.job_id}" in again.stderr
+    hpclab(cluster, "cancel", folder)
+    assert cluster.state(training.job_id) == "CANCELLED"
+    assert "cancelled" in hpclab(cluster, "status", folder).stdout
+    assert not training.attempts
+
+
 def test_scancel_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
     training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
     training.wait_for_iterations(3)
