@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, layout: Layout) -> None:
         case "down":
             print("down" if cluster.down(layout) else f"nothing was up in {layout.state}")
         case "exec":
-            execute(layout, options.host, options.argv)
+            execute(layout, options.host, options.argv[1:] if options.argv[:1] == ["--"] else options.argv)
         case "ps":
             execute(layout, options.host, ["ps", "-e", "--forest", "-o", PROCESS_COLUMNS])
         case "crash":
@@ -147,7 +147,9 @@ def parser() -> argparse.ArgumentParser:
     )
 
     commands.add_parser("down", help="end the cluster, whatever state it is in; its logs stay")
-    execute_parser = commands.add_parser("exec", help="run a command on a host, in this working directory")
+    execute_parser = commands.add_parser(
+        "exec", help="run a command, else a shell, on a host, in this working directory"
+    )
     execute_parser.add_argument("host")
     execute_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD ...")
     commands.add_parser("ps", help="show a host's processes").add_argument("host")

@@ -109,6 +109,12 @@ def test_somebody_elses_folder_is_refused_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").exists()
 
 
+def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ClusterError, match="another user"):
+        check_state_folder(Layout(tmp_path))
+
+
 def test_missing_packages_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         requirements.shutil, "which", lambda program, path: None if program in ("slurmd", "ip") else program

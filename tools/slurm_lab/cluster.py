@@ -26,9 +26,9 @@ from slurm_lab.settings import CONTROLLER, ClusterError, DaemonError, Layout, Se
 TOOLS = Path(__file__).resolve().parent.parent
 HANDSHAKE_S = 30.0
 READY_S = 30.0
+READY_WITH_ACCOUNTING_S = 120.0
 USUAL_COMPLAINTS = ("mpi/pmix", "MPI: Cannot create context", "is not enabled!")
 """Errors in the logs of a healthy cluster: no PMIx library, no cgroup controllers; neither is needed."""
-READY_WITH_ACCOUNTING_S = 120.0
 
 
 @contextlib.contextmanager

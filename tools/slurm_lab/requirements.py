@@ -93,5 +93,8 @@ def check_state_folder(layout: Layout) -> None:
         )
     if state.exists() and not state.is_dir():
         raise ClusterError(f"{state}: is not a folder; choose another --state")
+    if state.exists() and state.lstat().st_uid != os.geteuid():
+        # Under /tmp anybody can make the folder first; this tool writes keys into it as root.
+        raise ClusterError(f"{state}: belongs to another user; choose another --state")
     if state.is_dir() and not layout.settings.exists() and {path.name for path in state.iterdir()} - {"log", "lock"}:
         raise ClusterError(f"{state}: holds files that are not a cluster's; choose an empty or new folder as --state")
