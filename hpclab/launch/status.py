@@ -61,7 +61,7 @@ def status(run: Path | None, *, as_json: bool, watch: bool) -> None:
         watch: print again every few seconds, until Ctrl-C.
 
     Raises:
-        ConfigError: there is no such folder, or no run in it.
+        ConfigError: there is no such folder, or no run in it, though it was named.
     """
     while True:
         found = [read_status(folder) for folder in _folders(run)]
@@ -138,16 +138,22 @@ def _max_iterations(run: RunFolder) -> int | None:
 
 
 def _folders(path: Path | None) -> list[RunFolder]:
-    path = Path("runs") if path is None else path
+    if path is None:
+        return _runs_in(Path("runs"))
     run = RunFolder(path.absolute())
     if run.manifest.exists():
         return [run]
     if not path.is_dir():
         raise ConfigError(f"{path}: no such folder; name a run folder, or the folder that holds runs")
-    found = [RunFolder(entry.absolute()) for entry in sorted(path.iterdir()) if (entry / "run.json").is_file()]
+    found = _runs_in(path)
     if not found:
         raise ConfigError(f"{path}: holds no run")
     return found
+
+
+def _runs_in(path: Path) -> list[RunFolder]:
+    entries = sorted(path.iterdir()) if path.is_dir() else []
+    return [RunFolder(entry.absolute()) for entry in entries if (entry / "run.json").is_file()]
 
 
 def _show(found: list[RunStatus], *, clear: bool, one: bool) -> None:
@@ -156,7 +162,9 @@ def _show(found: list[RunStatus], *, clear: bool, one: bool) -> None:
     console = Console()
     if clear:
         console.clear()
-    if one:
+    if not found:
+        console.print("no runs here yet; start one with hpclab train CONFIG or hpclab submit CONFIG --nodes N")
+    elif one:
         _show_one(console, found[0])
     else:
         _show_table(console, found)

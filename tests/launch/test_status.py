@@ -104,6 +104,16 @@ def test_both_views_are_drawn(trained: RunFolder, capsys: pytest.CaptureFixture[
     assert "abc" in capsys.readouterr().out
 
 
+def test_before_the_first_run_there_is_a_hint_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status(None, as_json=False, watch=False)
+    assert "no runs here yet" in capsys.readouterr().out
+    status(None, as_json=True, watch=False)
+    assert json.loads(capsys.readouterr().out) == []
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
         status(tmp_path, as_json=False, watch=False)

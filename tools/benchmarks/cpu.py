@@ -15,100 +15,106 @@ import json
 import os
 import platform
 import statistics
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in every worker; read when torch is loaded
 
 import numpy as np
 import torch
 from mujoco.batch import Batch
 
 from hpclab.algorithms.ppo import PPO
+from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
+from hpclab.distributed.collectives import Collectives
 from hpclab.envs.make import make_env
 from hpclab.envs.manager import ManagerEnv
+from hpclab.metrics import record as tags
+from hpclab.metrics.record import Record
+from hpclab.metrics.reporter import Reporter
+from hpclab.runners.on_policy import OnPolicyRunner
 
 _CONFIG = Path(__file__).parents[2] / "configs" / "g1.yaml"
 _WARM_UP_ITERATIONS = 2
 
 
 class BarePhysics:
-    """The physics of an environment's rollout, repeated without anything around it."""
+    """A metrics sink that repeats the physics of each rollout without anything around it, and keeps the times."""
 
     def __init__(self, env: ManagerEnv, threads: int) -> None:
+        self.records: list[Record] = []
+        self.times_s: list[float] = []
         self._env = env
         self._batch = Batch(env.sim.model, env.num_envs, threads)
         self._ctrl = self._batch.bind("ctrl")
         self._inputs: list[np.ndarray] = []
+        self._step = env.sim.step
+        env.sim.step = self._record_and_step  # type: ignore[method-assign]
+        self._follow()
 
-    def follow(self) -> None:
-        """Take the environment's state as the start of a rollout."""
-        self._batch.state[:] = self._env.sim.state_dict()["integration"].numpy()
-        self._inputs.clear()
-
-    def record(self) -> None:
-        """Note the actuator inputs of the control step just done."""
-        self._inputs.append(self._env.sim.ctrl.numpy().astype(np.float64))
-
-    def repeat_s(self) -> float:
-        """Run the rollout noted; return its time [s]."""
+    def write(self, record: Record) -> None:
+        """Repeat the rollout that `record` is of."""
         start = time.perf_counter()
         for inputs in self._inputs:
             self._ctrl[:] = inputs
             self._batch.step(nstep=self._env.sim.num_substeps)
-        return time.perf_counter() - start
+        self.times_s.append(time.perf_counter() - start)
+        self.records.append(record)
+        self._follow()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _follow(self) -> None:
+        """Take the environment's state as the start of the next rollout."""
+        self._batch.state[:] = self._env.sim.state_dict()["integration"].numpy()
+        self._inputs.clear()
+
+    def _record_and_step(self) -> None:
+        self._inputs.append(self._env.sim.ctrl.numpy().astype(np.float64))
+        self._step()
 
 
 def measure(num_envs: int, iterations: int, threads: int) -> dict[str, float]:
     """Train G1 for some iterations; return the medians as a flat record."""
-    config = load_config(_CONFIG, [f"env.num_envs={num_envs}"])
+    iterations += _WARM_UP_ITERATIONS
+    config = load_config(_CONFIG, [f"env.num_envs={num_envs}", f"run.max_iterations={iterations}"])
     torch.manual_seed(config.seed)
     device = torch.device("cpu")
     env = make_env(config, num_envs=num_envs, device=device, threads=threads)
-    ppo = PPO(
+    algorithm = PPO(
         config,
         observation_dims=env.observation_dims,
         num_actions=env.num_actions,
         num_envs=num_envs,
         device=device,
     )
-    physics = BarePhysics(env, threads)
-    steps = config.algorithm.num_steps_per_env
-    observations = env.reset()
-    collect, learn, bare = [], [], []
-    for iteration in range(_WARM_UP_ITERATIONS + iterations):
-        physics.follow()
-        recording_s = 0.0
-        start = time.perf_counter()
-        ppo.start_rollout()
-        for _ in range(steps):
-            step = env.step(ppo.act(observations))
-            ppo.process_step(step)
-            observations = step.observations
-            paused = time.perf_counter()
-            physics.record()
-            recording_s += time.perf_counter() - paused
-        ppo.finish_rollout(observations)
-        collected = time.perf_counter()
-        ppo.update()
-        learned = time.perf_counter()
-        bare_s = physics.repeat_s()
-        if iteration >= _WARM_UP_ITERATIONS:
-            collect.append(collected - start - recording_s)
-            learn.append(learned - collected)
-            bare.append(bare_s)
+    with tempfile.TemporaryDirectory() as folder:
+        store = CheckpointStore(Path(folder), Collectives(), config_sha256="")
+        runner = OnPolicyRunner(config, env, algorithm, Collectives(), store, lambda: False)
+        runner.resume()
+        physics = BarePhysics(env, threads)
+        runner.learn(Reporter([physics]))
     env.close()
-    samples = num_envs * steps
-    iteration_s = statistics.median(c + u for c, u in zip(collect, learn, strict=True))
+    values = [record.values for record in physics.records[_WARM_UP_ITERATIONS:]]
+    bare = physics.times_s[_WARM_UP_ITERATIONS:]
+    collect = [value[tags.COLLECTION_TIME] for value in values]
+    learn = [value[tags.LEARNING_TIME] for value in values]
+    samples = num_envs * config.algorithm.num_steps_per_env
     return {
         "num_envs": num_envs,
-        "train_steps_per_s": round(samples / iteration_s),
+        "train_steps_per_s": round(statistics.median(value[tags.TOTAL_FPS] for value in values)),
         "collect_s": round(statistics.median(collect), 4),
         "learn_s": round(statistics.median(learn), 4),
         "collect_steps_per_s": round(samples / statistics.median(collect)),
         "bare_physics_steps_per_s": round(samples / statistics.median(bare)),
         "collect_to_bare_physics": round(statistics.median(b / c for b, c in zip(bare, collect, strict=True)), 3),
-        "train_to_bare_physics": round(statistics.median(bare) / iteration_s, 3),
+        "train_to_bare_physics": round(
+            statistics.median(b / (c + u) for b, c, u in zip(bare, collect, learn, strict=True)), 3
+        ),
     }
 
 
