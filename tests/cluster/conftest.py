@@ -20,10 +20,18 @@ from tests.cluster.slurm import SlurmCluster
 TOOL = Path(__file__).parents[2] / "tools" / "slurm_cluster.py"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a cluster on a machine that cannot hold one, with the reason once per file."""
+    needy = [
+        item for item in items if Path(__file__).parent in item.path.parents and item.get_closest_marker("cluster")
+    ]
+    if needy and (problem := lacking()):
+        for item in needy:
+            item.add_marker(pytest.mark.skip(reason=problem))
+
+
 @pytest.fixture(scope="session")
 def _session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    if problem := lacking():
-        pytest.skip(problem)
     state = tmp_path_factory.mktemp("slurm")
     tool = [sys.executable, str(TOOL), "--state", str(state)]
     tracking = os.environ.get("HPCLAB_CLUSTER_TRACKING", "auto")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from slurm_lab.cgroups import MOUNT_POINTS
 from slurm_lab.processes import members
-from slurm_lab.requirements import lacking
 from slurm_lab.settings import Layout
 
 from tests.cluster.conftest import TOOL
@@ -25,8 +24,6 @@ Tool = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    if problem := lacking():
-        pytest.skip(problem)
     return tmp_path / "cluster"
 
 
