@@ -91,7 +91,7 @@ class PPO:
         """Begin a new rollout; one that was not finished is forgotten."""
         self.storage.step = 0
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def act(self, observations: Observations, actions: Tensor | None = None) -> Tensor:
         """Return (N, A) actions for a rollout step: sampled, or `actions` where a recording is replayed."""
         storage, t = self.storage, self.storage.step
@@ -101,19 +101,18 @@ class PPO:
         for group, buffer in storage.observations.items():
             buffer[t] = observations[group]
         storage.actions[t] = actions
-        storage.log_probs[t] = distributions.log_prob(distribution, actions)
         storage.means[t], storage.stds[t] = distribution
         if self.sync.normalizer == "local":
             storage.values[t] = self.critic(observations["critic"])
         return actions
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def act_inference(self, observations: Observations) -> Tensor:
         """Return the (N, A) mean actions of the policy."""
         mean: Tensor = self.actor(observations["actor"]).mean
         return mean
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def process_step(self, step: Step) -> None:
         """Take the answer to the last `act`; local normalisers see the new observations."""
         storage, t = self.storage, self.storage.step
@@ -125,7 +124,7 @@ class PPO:
         storage.time_outs[t] = step.time_outs
         storage.step += 1
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def finish_rollout(self, observations: Observations) -> None:
         """Compute returns and advantages; `observations` follow the last step.
 
@@ -134,8 +133,12 @@ class PPO:
         """
         storage, config = self.storage, self.config
         assert storage.step == storage.num_steps, "a rollout must be complete before it is finished"
+        # What need not be known during the rollout is computed for all its steps at once, which is faster.
+        storage.log_probs.copy_(
+            distributions.log_prob(distributions.Normal(storage.means, storage.stds), storage.actions)
+        )
         if self.sync.normalizer == "global":
-            # Merged moments stand still during a rollout, so all its values can be computed at once, which is faster.
+            # Merged moments stand still during a rollout.
             storage.values.copy_(self.critic(storage.observations["critic"]))
         storage.rewards.copy_(
             advantage.bootstrap_time_outs(storage.rewards, storage.values, storage.time_outs, gamma=config.gamma)

@@ -85,7 +85,7 @@ class ManagerEnv:
         """Size of each observation group."""
         return dict(self.observations.dims)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def reset(self) -> Observations:
         """Start every environment anew and observe; spread episodes over their length where the task says so."""
         everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
@@ -101,7 +101,7 @@ class ManagerEnv:
         """Return the observations of the current state, as the last `reset` or `step` computed them."""
         return self.observations.values
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def step(self, actions: Tensor) -> Step:
         """Apply (N, A) raw policy actions for one control step."""
         self.previous_actions.copy_(self.actions)
@@ -134,7 +134,7 @@ class ManagerEnv:
         self.previous_actions.masked_fill_(rows, 0.0)
         self.episode_length.masked_fill_(mask, 0)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def refresh(self, fresh: Tensor) -> Observations:
         """Bring derived quantities, commands and trackers up to date and observe; `fresh` (N,) episodes are new."""
         self.sim.forward()

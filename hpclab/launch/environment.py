@@ -7,6 +7,8 @@ import fnmatch
 import os
 from collections.abc import Iterator, Mapping
 
+from hpclab.worker.threads import limit_spinning
+
 CARRIED = (
     "PATH",
     "HOME",
@@ -25,6 +27,7 @@ CARRIED = (
     "NCCL*",
     "GLOO*",
     "OMP*",
+    "GOMP*",
     "MKL*",
     "MUJOCO*",
     "WARP*",
@@ -59,13 +62,10 @@ def local(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def share_cores(variables: dict[str, str], num_workers: int) -> None:
-    """Add the thread settings of each of `num_workers` workers on this machine, where the user gave none.
-
-    Waiting threads sleep: spinning ones would take the cores that simulation threads want.
-    """
+    """Add the thread settings of each of `num_workers` workers on this machine, where the user gave none."""
     cores = len(os.sched_getaffinity(0))
     variables.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_workers)))
-    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    limit_spinning(variables)
 
 
 def for_submission(environment: Mapping[str, str] = os.environ) -> tuple[dict[str, str], list[str]]:

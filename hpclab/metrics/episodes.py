@@ -25,7 +25,7 @@ class EpisodeTracker:
         self._ended = torch.zeros((), dtype=torch.int64, device=device)
         """Episodes ended so far."""
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def step(self, rewards: Tensor, dones: Tensor) -> None:
         """Count one control step.
 

@@ -193,9 +193,7 @@ class OnPolicyRunner:
     def _iterate(self, reporter: Reporter, attempt: int) -> bool:
         """Run one iteration and report it; return whether any rank was asked to stop."""
         self._stopwatch.start()
-        torch.set_num_threads(self._rollout_threads)
         self._rollout()
-        torch.set_num_threads(self._threads)
         self._stopwatch.mark()
         losses = self._update()
         self._stopwatch.mark()
@@ -214,11 +212,13 @@ class OnPolicyRunner:
     def _collect(self) -> None:
         self.algorithm.start_rollout()
         observations = self.env.observe()
+        torch.set_num_threads(self._rollout_threads)
         for _ in range(self.config.algorithm.num_steps_per_env):
             step = self.env.step(self.algorithm.act(observations))
             self.algorithm.process_step(step)
             self._episodes.step(step.rewards, step.dones)
             observations = step.observations
+        torch.set_num_threads(self._threads)
         self.algorithm.finish_rollout(observations)
 
     def _read_numbers(self, losses: dict[str, Tensor]) -> tuple[dict[str, float], bool]:

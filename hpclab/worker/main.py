@@ -17,6 +17,7 @@ from hpclab.worker.context import WorkerContext
 from hpclab.worker.failure import FailureReport, describe
 from hpclab.worker.spec import Outcome, WorkerSpec
 from hpclab.worker.stop import StopRequest
+from hpclab.worker.threads import limit_spinning
 
 __all__ = ["Outcome", "WorkerSpec", "run_worker"]
 
@@ -48,8 +49,7 @@ def run_worker(spec: WorkerSpec, context: WorkerContext | None = None) -> Outcom
     stop = StopRequest(run.stop_file(spec.attempt), rank=context.rank, launched=launched)
     try:
         with capture_all(log) if launched else tee_logging(log), failure, stop:
-            # Torch threads that wait must not spin: on shared cores that makes an update ten times slower.
-            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            limit_spinning(os.environ)
             on_cpu = _select_device(spec.devices, context.local_rank)
             from hpclab.worker.compose import train
 

@@ -35,3 +35,12 @@ def test_replaced_puts_everything_back() -> None:
     with environment.replaced({"ONLY": "this"}):
         assert dict(os.environ) == {"ONLY": "this"}
     assert dict(os.environ) == before
+
+
+def test_workers_share_the_cores_and_spin_briefly_unless_the_user_decides() -> None:
+    variables: dict[str, str] = {}
+    environment.share_cores(variables, 10_000)
+    assert variables == {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "20000"}
+    chosen = {"OMP_NUM_THREADS": "7", "OMP_WAIT_POLICY": "ACTIVE"}
+    environment.share_cores(chosen, 2)
+    assert chosen == {"OMP_NUM_THREADS": "7", "OMP_WAIT_POLICY": "ACTIVE"}

@@ -20,7 +20,9 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in every worker; read when torch is loaded
+from hpclab.worker.threads import limit_spinning
+
+limit_spinning(os.environ)  # as every worker does before it loads torch
 
 import numpy as np
 import torch
