@@ -148,11 +148,14 @@ def logs(
     ] = None,
     attempt: Annotated[int | None, typer.Option(metavar="A", min=0, help="Attempt; else the last one.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as the log grows.")] = False,
+    first_error: Annotated[
+        bool, typer.Option("--first-error", help="Print which rank failed first, and why; exit code 1: none did.")
+    ] = False,
 ) -> None:
     """Print what the workers wrote to their logs."""
     from hpclab.launch.logs import logs
 
-    logs(run, rank=rank, attempt=attempt, follow=follow)
+    logs(run, rank=rank, attempt=attempt, follow=follow, first_error=first_error)
 
 
 @app.command()

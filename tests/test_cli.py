@@ -48,6 +48,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, command: str, error: BaseException
 
 
 TRAIN = {"gpu_ids": None, "num_workers": None, "torchrunx_log_dir": None}
+LOGS = {"rank": None, "attempt": None, "follow": False, "first_error": False}
 SUBMIT = {
     "num_nodes": None,
     "gpus_per_node": None,
@@ -94,8 +95,9 @@ SUBMIT = {
         ("resume runs/a a=1", (Path("runs/a"), ["a=1"]), {}),
         ("status", (None,), {"as_json": False, "watch": False}),
         ("status runs/a --json --watch", (Path("runs/a"),), {"as_json": True, "watch": True}),
-        ("logs runs/a", (Path("runs/a"),), {"rank": None, "attempt": None, "follow": False}),
-        ("logs runs/a --rank 1 --attempt 0 -f", (Path("runs/a"),), {"rank": 1, "attempt": 0, "follow": True}),
+        ("logs runs/a", (Path("runs/a"),), LOGS),
+        ("logs runs/a --rank 1 --attempt 0 -f", (Path("runs/a"),), LOGS | {"rank": 1, "attempt": 0, "follow": True}),
+        ("logs runs/a --first-error", (Path("runs/a"),), LOGS | {"first_error": True}),
         ("cancel runs/a", (Path("runs/a"),), {}),
     ],
 )

@@ -17,6 +17,9 @@ _EXIT = re.compile(
 )
 """An agent's line in the launcher's log on the first of its workers that failed; the words after ERROR are torch's."""
 
+_AGENT_LINE = re.compile(r"\S+ \S+ torchrunx\.(?P<host>\S+) [A-Z]+ (?:\[rank\d+\]:[A-Z].*?\] )?(?P<text>.*)")
+"""Any line of an agent or of a worker that has no log of its own yet; torch puts its own prefix before its words."""
+
 
 @dataclass(frozen=True, slots=True)
 class RankError:
@@ -30,6 +33,12 @@ class RankError:
     traceback: str
     in_collective: bool
     """It failed while it waited for other ranks: most likely because another one had failed."""
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its traceback; its error where there is none."""
+        lines = self.traceback.strip().splitlines()
+        return lines[-1].strip() if lines else self.error
 
     def __str__(self) -> str:
         where = f" at iteration {self.iteration}" if self.iteration is not None else ""
@@ -94,3 +103,24 @@ def describe(run: RunFolder, attempt: int, error: Exception) -> str:
         return f"{first}; log: {run.rank_log(attempt, first.rank)}"
     words = " ".join(str(error).split()) or "no message"
     return f"{type(error).__name__}: {words[:300]}; log: {run.launcher_log(attempt)}"
+
+
+def launcher_traceback(run: RunFolder, attempt: int) -> tuple[str, str] | None:
+    """Return the host and the text of the last traceback in the launcher's log, without the log's prefixes.
+
+    It tells of an agent that could not start its workers; None when there is none.
+    """
+    log = run.launcher_log(attempt)
+    if not log.exists():
+        return None
+    found: tuple[str, list[str]] | None = None
+    inside = False
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        match = _AGENT_LINE.fullmatch(line)
+        host, text = (match["host"], match["text"]) if match else ("", line)
+        if text.startswith("Traceback (most recent call last)"):
+            found, inside = (host, [text]), True
+        elif inside and found is not None:
+            found[1].append(text)
+            inside = text.startswith((" ", "\t")) or not text  # the first line without indentation ends it
+    return None if found is None else (found[0], "\n".join(found[1]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hpclab.errors import ConfigError
 from hpclab.launch import jobs, lock
+from hpclab.launch.first_error import show_first_error
 from hpclab.launch.follow import Tail, interruptible_wait
 from hpclab.launch.manifest import read_manifest
 from hpclab.run_folder import RunFolder
@@ -16,7 +17,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}")
 _NAME = re.compile(r"rank-(\d{4,})\.log")
 
 
-def logs(run: Path, *, rank: int | None, attempt: int | None, follow: bool) -> None:
+def logs(run: Path, *, rank: int | None, attempt: int | None, follow: bool, first_error: bool = False) -> None:
     """Print the log of one rank, or of all ranks merged by time with the rank in front of each line.
 
     Args:
@@ -24,12 +25,20 @@ def logs(run: Path, *, rank: int | None, attempt: int | None, follow: bool) -> N
         rank: one rank; all when not given.
         attempt: which attempt; the last one when not given.
         follow: go on printing as the logs grow, over attempts to come, until the run ends or Ctrl-C.
+        first_error: print instead which rank failed first, and its traceback.
 
     Raises:
-        ConfigError: no run there, or no such attempt or rank.
+        ConfigError: no run there, no such attempt or rank, or options that exclude each other.
+        SystemExit: 1 when the first error was asked for and there is none.
     """
     folder = RunFolder(run.absolute())
     read_manifest(folder)
+    if first_error:
+        if follow or rank is not None:
+            raise ConfigError("--first-error finds the rank by itself; leave out --rank and --follow")
+        if not show_first_error(folder, attempt):
+            raise SystemExit(1)
+        return
     number = _choose_attempt(folder, attempt, follow=follow)
     if number is None:
         return
