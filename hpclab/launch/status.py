@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
+import shlex
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,16 +13,30 @@ from typing import Any
 import yaml
 
 from hpclab.errors import ConfigError
-from hpclab.launch import jobs, lock, queue
+from hpclab.launch import jobs, lock
 from hpclab.launch.failures import first_error
 from hpclab.launch.follow import interruptible_wait
-from hpclab.launch.manifest import read_manifest
+from hpclab.launch.job_state import UNFINISHED, RunState, state_of
 from hpclab.metrics.jsonl import read_last
-from hpclab.metrics.record import MEAN_EPISODE_LENGTH, MEAN_REWARD, TOTAL_FPS
+from hpclab.metrics.record import COLLECTION_TIME, LEARNING_TIME, MEAN_EPISODE_LENGTH, MEAN_REWARD, TOTAL_FPS
 from hpclab.run_folder import RunFolder
 
 _WATCH_S = 2.0
-_STATE_STYLES = {"running": "green", "completed": "cyan", "crashed": "red", "pending": "yellow"}
+_QUESTIONS_AT_ONCE = 8
+_LIVE = ("pending", "held", "starting", "running", "suspended", "completing", "requeued")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The rank that failed first."""
+
+    rank: int
+    host: str
+    iteration: int | None
+    error: str
+    last_line: str
+    """Of its traceback."""
+    log: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +46,24 @@ class RunStatus:
     run: str
     """Folder."""
     state: str
-    """new, pending, running, completing, completed, preempted, timeout, cancelled, crashed, node_failure, interrupted,
-    unknown."""
+    """In one word; see `job_state.RunState`."""
     detail: str
     """Why: a pending reason, the first error; empty where there is nothing to add."""
+    reason: str | None
+    """Why Slurm lets it wait, in Slurm's word."""
+    expected_start: str | None
+    """When Slurm expects it to start, in local time."""
     owner: str | None
     job_id: str | None
     num_attempts: int
+    attempts: tuple[jobs.Attempt, ...]
+    """Oldest first."""
+    first_error: Failure | None
+    """What failed first in the last attempt, when that crashed."""
+    next_commands: tuple[str, ...]
+    """What to do now, most useful first; empty when there is nothing to do."""
+    sweep: Any
+    """What its manifest says of the sweep that it belongs to; None when it belongs to none."""
     num_workers: int | None
     iteration: int | None
     """Iterations done."""
@@ -64,11 +90,15 @@ def status(run: Path | None, *, as_json: bool, watch: bool) -> None:
         ConfigError: there is no such folder, or no run in it, though it was named.
     """
     while True:
-        found = [read_status(folder) for folder in _folders(run)]
+        folders = _folders(run)
+        with ThreadPoolExecutor(_QUESTIONS_AT_ONCE) as pool:  # nearly all of the time is Slurm's
+            found = list(pool.map(read_status, folders))
         if as_json:
             print(json.dumps([asdict(one) for one in found], indent=1), flush=True)
         else:
-            _show(found, clear=watch, one=run is not None and len(found) == 1 and Path(found[0].run) == run.absolute())
+            from hpclab.launch.status_view import show
+
+            show(found, clear=watch, one=run is not None and len(found) == 1 and Path(found[0].run) == run.absolute())
         if not watch or not interruptible_wait(_WATCH_S):
             return
 
@@ -77,55 +107,77 @@ def read_status(run: RunFolder) -> RunStatus:
     """Return how a run is doing."""
     attempts = jobs.read(run)
     last = attempts[-1] if attempts else None
-    owner = lock.read_owner(run)
     metrics = read_last(run.metrics / "metrics.jsonl") or {}
-    state, detail = _state(owner, last, run.cancel_request.exists())
-    if state == "crashed" and last is not None:
-        error = first_error(run, last.number)
-        detail = str(error) if error is not None else last.note
+    try:
+        owner = lock.read_owner(run)
+        state = state_of(owner, attempts, cancel_requested=run.cancel_request.exists())
+    except ConfigError as error:  # one damaged lock must not hide the other runs
+        owner, state = None, RunState("unknown", str(error))
+    failure, detail = None, state.detail
+    if state.name in ("crashed", "no_progress"):
+        failure, detail = _failure(run, last)
     done = metrics["iteration"] + 1 if "iteration" in metrics else None
     limit = _max_iterations(run)
     return RunStatus(
         run=str(run.path),
-        state=state,
-        detail=detail,
-        owner=str(owner) if owner is not None and state in ("running", "pending", "completing") else None,
+        state=state.name,
+        detail=detail or state.detail,
+        reason=state.reason,
+        expected_start=state.expected_start,
+        owner=str(owner) if owner is not None and state.name in _LIVE else None,
         job_id=(owner.job_id if owner is not None else None) or (last.job_id if last is not None else None),
         num_attempts=len(attempts),
+        attempts=tuple(attempts),
+        first_error=failure,
+        next_commands=_next_commands(run, state.name, failure),
+        sweep=_sweep(run),
         num_workers=None if last is None else last.num_workers,
         iteration=done,
         max_iterations=limit,
         steps_per_s=metrics.get(TOTAL_FPS),
         mean_reward=metrics.get(MEAN_REWARD),
         mean_episode_length=metrics.get(MEAN_EPISODE_LENGTH),
-        left_s=_left_s(metrics, done, limit) if state == "running" else None,
+        left_s=_left_s(metrics, done, limit) if state.name == "running" else None,
         updated=metrics.get("time"),
     )
 
 
-def _state(owner: lock.Owner | None, last: jobs.Attempt | None, cancel_requested: bool) -> tuple[str, str]:
-    if owner is not None and owner.job_id is not None:
-        info = queue.ask(owner.job_id, timeout_s=5.0)
-        if info is not None and not info.is_finished:
-            detail = ", ".join(part for part in (info.reason, info.start and f"start {info.start}") if part)
-            return info.state.lower(), detail if info.state == "PENDING" else ""
-        if info is None and queue.is_queued(owner.job_id, timeout_s=5.0) is None:
-            return "unknown", f"Slurm cannot be asked about job {owner.job_id} from here"
-        ended = last.cause if last is not None and last.job_id == owner.job_id else None
-        if ended in ("preempted", "timeout"):  # and was requeued, so that this end is another one
-            ended = "cancelled" if cancel_requested else None if info is not None else ended
-        return ended or (info.state.lower() if info is not None else "interrupted"), ""
-    if owner is not None and owner.is_alive():
-        return "running", ""
+def _failure(run: RunFolder, last: jobs.Attempt | None) -> tuple[Failure | None, str]:
+    """Return the first failure of the last attempt, and one line on why the run failed."""
     if last is None:
-        return "new", ""
-    return (last.cause, last.note) if last.cause is not None else ("interrupted", "its process is gone")
+        return None, f"its job failed before its workers started; see {run.submitit}"
+    error = first_error(run, last.number)
+    if error is None:
+        return None, last.note
+    log = run.rank_log(last.number, error.rank)
+    failure = Failure(error.rank, error.host, error.iteration, error.error, error.last_line, str(log))
+    return failure, str(error)
+
+
+def _next_commands(run: RunFolder, state: str, failure: Failure | None) -> tuple[str, ...]:
+    path = shlex.quote(_short(run.path))
+    if state in UNFINISHED:
+        look = (f"hpclab logs {path} --first-error",) if failure is not None else ()
+        return (*look, f"hpclab resume {path}")
+    if state == "running":
+        return (f"hpclab logs {path} -f", f"hpclab cancel {path}")
+    return (f"hpclab cancel {path}",) if state in _LIVE else ()
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _sweep(run: RunFolder) -> Any:
+    with suppress(OSError, ValueError, AttributeError):
+        return json.loads(run.manifest.read_text(encoding="utf-8")).get("sweep")
+    return None
 
 
 def _left_s(metrics: dict[str, Any], done: int | None, limit: int | None) -> float | None:
     if done is None or limit is None:
         return None
-    seconds = metrics.get("Perf/collection_time", 0.0) + metrics.get("Perf/learning_time", 0.0)
+    seconds = (metrics.get(COLLECTION_TIME) or 0.0) + (metrics.get(LEARNING_TIME) or 0.0)
     return max(0, limit - done) * seconds if seconds else None
 
 
@@ -151,88 +203,12 @@ def _folders(path: Path | None) -> list[RunFolder]:
     return found
 
 
-def _runs_in(path: Path) -> list[RunFolder]:
-    entries = sorted(path.iterdir()) if path.is_dir() else []
-    return [RunFolder(entry.absolute()) for entry in entries if (entry / "run.json").is_file()]
-
-
-def _show(found: list[RunStatus], *, clear: bool, one: bool) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if clear:
-        console.clear()
-    if not found:
-        console.print("no runs here yet; start one with hpclab train CONFIG or hpclab submit CONFIG --nodes N")
-    elif one:
-        _show_one(console, found[0])
-    else:
-        _show_table(console, found)
-
-
-def _show_table(console: Any, found: list[RunStatus]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    for name in ("run", "state", "job", "attempts", "iteration", "steps/s", "reward", "left", "updated"):
-        table.add_column(name, justify="left" if name in ("run", "state", "job") else "right", no_wrap=name == "state")
-    for one in found:
-        style = _STATE_STYLES.get(one.state, "")
-        table.add_row(
-            Path(one.run).name, f"[{style}]{one.state}[/]" if style else one.state, one.job_id or "",
-            str(one.num_attempts), _progress(one), *_numbers(one), _ago(one.updated),
-        )  # fmt: skip
-    console.print(table)
-
-
-def _show_one(console: Any, one: RunStatus) -> None:
-    from rich.table import Table
-
-    run = RunFolder(Path(one.run))
-    manifest = read_manifest(run)
-    speed, reward, left = _numbers(one)
-    rows = {
-        "run": f"{one.run} (id {manifest.get('id')}, created {manifest.get('created')})",
-        "state": one.state + (f": {one.detail}" if one.detail else ""),
-        "owner": one.owner or "",
-        "iteration": _progress(one),
-        "steps/s": speed,
-        "reward": reward,
-        "time left": left,
-        "updated": _ago(one.updated),
-    }
-    for name, text in rows.items():
-        if text:
-            print(f"{name:10} {text}")
-    attempts = Table(box=None, header_style="bold")
-    for name in ("attempt", "job", "hosts", "workers", "start", "iterations", "cause"):
-        attempts.add_column(name, no_wrap=name != "hosts")
-    for attempt in jobs.read(run):
-        span = "" if attempt.first_iteration is None else f"{attempt.first_iteration}-{attempt.last_iteration}"
-        start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.start))
-        attempts.add_row(
-            str(attempt.number), attempt.job_id or "", ",".join(attempt.hosts), str(attempt.num_workers),
-            start, span, attempt.cause or "",
-        )  # fmt: skip
-    if attempts.row_count:
-        console.print(attempts, highlight=False)
-
-
-def _progress(one: RunStatus) -> str:
-    return f"{one.iteration or 0}/{one.max_iterations or '?'}"
-
-
-def _numbers(one: RunStatus) -> tuple[str, str, str]:
-    speed = "" if one.steps_per_s is None else f"{one.steps_per_s:,.0f}"
-    reward = "" if one.mean_reward is None else f"{one.mean_reward:.2f}"
-    return speed, reward, "" if one.left_s is None else _duration(one.left_s)
-
-
-def _ago(moment: float | None) -> str:
-    return "" if moment is None else f"{_duration(max(0.0, time.time() - moment))} ago"
-
-
-def _duration(seconds: float) -> str:
-    days, rest = divmod(round(seconds), 86400)
-    clock = f"{rest // 3600}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}d {clock}" if days else clock
+def _runs_in(path: Path, *, depth: int = 2) -> list[RunFolder]:
+    """Return the runs in a folder, and those in its folders that are no runs: a sweep's members."""
+    found = []
+    for entry in sorted(path.iterdir()) if path.is_dir() else []:
+        if (entry / "run.json").is_file():
+            found.append(RunFolder(entry.absolute()))
+        elif depth > 1 and entry.is_dir():
+            found += _runs_in(entry, depth=depth - 1)
+    return found
