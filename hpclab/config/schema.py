@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpclab.config.units import parse_memory_mb, parse_walltime_min
+from hpclab.config.units import parse_budget, parse_memory_mb, parse_walltime_min
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Budget = Annotated[int | Literal["unlimited"], BeforeValidator(parse_budget, json_schema_input_type=int | str)]
 Activation = Literal["elu", "relu", "selu", "silu", "tanh", "leaky_relu", "sigmoid", "identity"]
 
 
@@ -187,6 +188,21 @@ class SlurmSection(Section):
     """Features that nodes must have."""
     reservation: str | None = None
     """Reservation to run in."""
+class RequeueSection(Section):
+    """How often a run comes back by itself, by what ended the attempt; counted over all attempts, never reset."""
+
+    preempted: Budget = "unlimited"
+    """Requeues after a preemption, or a notice to save that nobody explains."""
+    timeout: Budget = "unlimited"
+    """Requeues at the end of the walltime."""
+    node_failure: Budget = 5
+    """Requeues after a node was lost."""
+    crashed: Budget = 1
+    """Requeues after a rank failed, was killed or hung."""
+    no_progress: Count = 3
+    """Attempts in a row that finish no new iteration, after which the run ends whatever the cause."""
+
+
     exclude: str | None = None
     """Host list that the job must not use."""
     gpus_per_node: Count | None = None
@@ -216,6 +232,8 @@ class SlurmSection(Section):
 class MetricsSection(Section):
     """Where the numbers of a run go, besides metrics.jsonl."""
 
+    requeue: RequeueSection = RequeueSection()
+    """How often a run comes back by itself."""
     tensorboard: bool = True
     """Write TensorBoard event files."""
     wandb_project: str | None = None

@@ -1,9 +1,10 @@
-"""Walltime and memory in the forms that Slurm and people use, as one integer each."""
+"""Walltime, memory and budgets in the forms that Slurm and people use."""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Literal
 
 _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<fields>\d+(?::\d+){0,2})")
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|sec|m|min|h|hours?|d|days?)", re.IGNORECASE)
@@ -69,3 +70,16 @@ def parse_memory_mb(value: object) -> int | None:
     if megabytes <= 0:
         raise ValueError("an amount of memory must be above zero")
     return megabytes
+
+
+def parse_budget(value: object) -> int | Literal["unlimited"]:
+    """Return how often something may happen: 0 or more, or "unlimited".
+
+    Raises:
+        ValueError: neither.
+    """
+    if value == "unlimited":
+        return "unlimited"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("must be 0 or more, or unlimited")
+    return value

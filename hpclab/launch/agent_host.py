@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -43,6 +44,9 @@ class AgentHost:
                 if over_since is not None and time.monotonic() - over_since > _GRACE_S:
                     break
                 time.sleep(POLL_S)
+            if over_since is None and process.returncode is not None and process.returncode < 0:
+                # Its ranks die with it and can say nothing; the others only see that they are gone.
+                self._handover.put(f"{name}.ended", json.dumps({"code": process.returncode, "time": time.time()}))
         finally:
             detached.end(process, grace_s=0.0)
         return True

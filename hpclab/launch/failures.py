@@ -68,11 +68,12 @@ def first_error(run: RunFolder, attempt: int) -> RankError | None:
         except (OSError, ValueError, KeyError, TypeError):
             continue  # half written by a rank that was killed
     wrote = {error.rank for error in errors}
-    errors += [error for error in _silent_ends(run, attempt) if error.rank not in wrote]
+    errors += [error for error in silent_ends(run, attempt) if error.rank not in wrote]
     return min(errors, key=lambda error: (error.in_collective, error.time), default=None)
 
 
-def _silent_ends(run: RunFolder, attempt: int) -> Iterator[RankError]:
+def silent_ends(run: RunFolder, attempt: int) -> Iterator[RankError]:
+    """Return what agents say of ranks that ended in failure, whether or not those wrote why."""
     started = next((one for one in jobs.read(run) if one.number == attempt), None)
     log = run.launcher_log(attempt)
     if started is None or not log.exists():

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from hpclab.run_folder import RunFolder
 
-Cause = Literal["completed", "preempted", "timeout", "cancelled", "crashed", "node_failure"]
+Cause = Literal["completed", "preempted", "timeout", "cancelled", "crashed", "node_failure", "no_progress"]
 Launcher = Literal["in_process", "local", "pseudo_nodes", "slurm"]
 
 
@@ -41,19 +41,26 @@ def begin(
 
     An earlier attempt without an end is closed here: its owner died with its node or was killed.
     """
-    attempts = read(run)
-    for attempt in attempts:
-        if attempt.cause is None:
-            lost: Cause = "node_failure" if attempt.launcher == "slurm" else "crashed"
-            finish(run, attempt.number, lost, note="ended without a word")
-    number = len(attempts)
+    close_lost(run)
+    number = len(read(run))
     record = {"event": "start", "attempt": number, "launcher": launcher, "hosts": list(hosts), "job_id": job_id}
     _append(run, record | {"num_workers": num_workers, "time": time.time()})
     return number
 
 
+def close_lost(run: RunFolder) -> None:
+    """Record the end of attempts whose owner died with its node or was killed. The caller owns the run."""
+    for attempt in read(run):
+        if attempt.cause is None:
+            cause: Cause = "node_failure" if attempt.launcher == "slurm" else "crashed"
+            note = "ended without a word"
+            if attempt.launcher == "slurm" and run.stop_file(attempt.number).exists():
+                cause, note = "preempted", "killed after the notice, before it had ended"
+            finish(run, attempt.number, cause, note=note)
+
+
 def finish(run: RunFolder, number: int, cause: Cause, *, note: str = "") -> None:
-    """Record the end of an attempt, with the iterations that metrics.jsonl has of it."""
+    """Record the end of an attempt, with the iterations that metrics.jsonl has of it; the last record holds."""
     first, last = _iterations(run, number)
     record = {"event": "end", "attempt": number, "cause": cause, "note": note, "time": time.time()}
     _append(run, record | {"first_iteration": first, "last_iteration": last})

@@ -10,12 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from subprocess import CalledProcessError, TimeoutExpired
+from typing import NoReturn
 
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, jobs, lock, queue
 from hpclab.launch.agent_host import AgentHost, node_address
+from hpclab.launch.budget import budgets_of, judge
 from hpclab.launch.failures import describe
 from hpclab.launch.handover import Handover
+from hpclab.launch.lost import lost_node
 from hpclab.launch.network import interface_of
 from hpclab.launch.node import Node, count_restart, walltime_left_s
 from hpclab.launch.node_job import NodeJob
@@ -47,6 +50,7 @@ class Leader:
         """Train, and return how the run ended; see `agents.run_node` for what it raises."""
         with Notices(self._on_notice, restore=False) as notices, self._submitter_watched():
             self._handover.put_process("leader", os.getpid())
+            self._check_budgets()
             attempt = self._begin(notices)
             outcome, error = self._launch(attempt)
             if error is None and outcome is not None and outcome.kind == "completed":
@@ -54,13 +58,8 @@ class Leader:
                 self._handover.put_outcome("completed")
                 self._agent_thread.join(_AGENT_WAIT_S)
                 return outcome
-            if error is not None and not self._notice_names(notices):
-                note = describe(self._run, attempt, error)
-                self._say(note)
-                self._end(attempt, "crashed", note)
-                self._handover.put_outcome("failed")
-                self._agent_thread.join(_AGENT_WAIT_S)
-                raise WorkerError(note) from error
+            if error is not None and self._is_crash(notices):
+                self._crashed(attempt, error, notices, through_submitit=through_submitit)
             if error is not None:
                 self._say(f"the ranks did not stop in good order: {describe(self._run, attempt, error)}")
             self._handover.put_outcome("interrupted")
@@ -70,6 +69,67 @@ class Leader:
             finally:
                 self._handover.put("left")
         raise AssertionError("an interrupted job never returns")
+
+    def _is_crash(self, notices: Notices) -> bool:
+        """Whether ranks that failed did so by themselves: nobody had asked them to stop.
+
+        TERM alone may be srun's, which ends the step when a node's task has died; Slurm knows of a preemption.
+        """
+        names = self._notice_names(notices)
+        if names != {"SIGTERM"} or self._node.pseudo or self._run.cancel_request.exists():
+            return not names
+        job = _ask(self._node.job_id)
+        return job is not None and job.state == "RUNNING" and not job.preempted
+
+    def _crashed(self, attempt: int, error: Exception, notices: Notices, *, through_submitit: bool) -> NoReturn:
+        """Record which node or rank failed first, and requeue within the budget, else fail."""
+        cause: jobs.Cause = "crashed"
+        note = describe(self._run, attempt, error)
+        if (lost := lost_node(self._run, attempt, self._handover)) is not None:
+            cause, note = lost.cause, f"{lost}; then {note}"
+        jobs.finish(self._run, attempt, cause, note=note)
+        self._say(note)
+        if not self._node.pseudo:  # one in a terminal's foreground fails where its user sees it
+            verdict = judge(jobs.read(self._run), budgets_of(self._run))
+            if verdict.goes_on and self._may_requeue():
+                self._say(f"requeue: {verdict.reason}")
+                self._handover.put_outcome("interrupted")
+                self._agent_thread.join(_AGENT_WAIT_S)
+                try:
+                    self._requeue(notices, through_submitit=through_submitit)
+                finally:
+                    self._handover.put("left")
+            why = "Slurm refuses" if verdict.goes_on else verdict.reason
+            cause, note = verdict.cause, f"{note}; not requeued: {why}"
+        self._end(attempt, cause, note)
+        self._handover.put_outcome("failed")
+        self._agent_thread.join(_AGENT_WAIT_S)
+        raise WorkerError(note) from error
+
+    def _may_requeue(self) -> bool:
+        """Whether Slurm would take a crashed job back."""
+        if self._run.cancel_request.exists():
+            return False
+        job = _ask(self._node.job_id)
+        return job is not None and job.state == "RUNNING" and job.may_requeue
+
+    def _check_budgets(self) -> None:
+        """Refuse to begin where Slurm itself brought back, after a lost node, what the budgets would have ended.
+
+        Raises:
+            WorkerError: it does not go on.
+        """
+        jobs.close_lost(self._run)
+        attempts = jobs.read(self._run)
+        if self._node.restart == 0 or not attempts or attempts[-1].job_id != self._node.job_id:
+            return  # a user started this one
+        if attempts[-1].cause in ("completed", "cancelled"):
+            return
+        verdict = judge(attempts, budgets_of(self._run))
+        if not verdict.goes_on:
+            self._end(attempts[-1].number, verdict.cause, f"not started again: {verdict.reason}")
+            self._handover.put_outcome("failed")
+            raise WorkerError(f"not started again: {verdict.reason}. Go on with: hpclab resume {self._run.path}")
 
     def _begin(self, notices: Notices) -> int:
         node, job = self._node, self._job
@@ -131,6 +191,10 @@ class Leader:
         self._say(f"{decision.action}: {decision.reason}")
         if decision.action == "requeue":
             jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
+            verdict = judge(jobs.read(self._run), budgets_of(self._run))
+            if not verdict.goes_on:
+                jobs.finish(self._run, attempt, verdict.cause, note=f"not requeued: {verdict.reason}")
+                self._give_up(verdict.reason)
             if not self._requeue(notices, through_submitit=through_submitit):
                 self._give_up("Slurm refused the requeue")
         self._end(attempt, decision.cause, decision.reason, keep_lock=_slurm_goes_on(decision))
@@ -155,7 +219,7 @@ class Leader:
             notices.previous_handler(signal.SIGUSR2)(signal.SIGUSR2, None)  # submitit's: ends with SystemExit
         return False
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str) -> NoReturn:
         lock.release(self._run)
         self._say(f"not requeued: {reason}. Go on with: hpclab resume {self._run.path}")
         sys.exit(EXIT_UNFINISHED)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpclab.config.units import parse_memory_mb, parse_walltime_min
+from hpclab.config.units import parse_budget, parse_memory_mb, parse_walltime_min
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,14 @@ def test_memory(value: object, megabytes: int | None) -> None:
 def test_no_memory(value: object) -> None:
     with pytest.raises(ValueError, match="memory"):
         parse_memory_mb(value)
+
+
+@pytest.mark.parametrize("value", [0, 5, "unlimited"])
+def test_budget(value: object) -> None:
+    assert parse_budget(value) == value
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.5, "5", "never", None])
+def test_no_budget(value: object) -> None:
+    with pytest.raises(ValueError, match="must be 0 or more, or unlimited"):
+        parse_budget(value)

@@ -35,3 +35,11 @@ def test_a_line_torn_by_a_crash_is_skipped(run: RunFolder) -> None:
 
 def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
     assert jobs.read(run) == []
+
+
+def test_a_job_killed_after_its_notice_was_preempted(run: RunFolder) -> None:
+    jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
+    run.logs(0).mkdir(parents=True)
+    run.stop_file(0).touch()
+    jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
+    assert jobs.read(run)[0].cause == "preempted"

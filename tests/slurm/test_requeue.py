@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -39,10 +40,17 @@ def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(signal, "SIG_IGN", signal.getsignal(number))
 
 
-def lead(run: RunFolder, monkeypatch: pytest.MonkeyPatch, ranks: Any, job_id: str = "11") -> Outcome:
+def lead(
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    ranks: Any,
+    job_id: str = "11",
+    hosts: tuple[str, ...] = ("n1",),
+    restart: int = 0,
+) -> Outcome:
     job = NodeJob(str(run.path), 1, 2, False, walltime_min=600, signal_lead_s=60, torchrunx_logs="")
-    node = Node(job_id, 0, ("n1",), restart=0, pseudo=False)
-    handover = Handover.of(run, node.job_id, 0)
+    node = Node(job_id, 0, hosts, restart=restart, pseudo=False)
+    handover = Handover.of(run, node.job_id, restart)
     lock.acquire(run, Owner.job(job_id))
     monkeypatch.setattr(leader, "launch", ranks)
     return Leader(job, node, handover, AgentHost(job, node, handover)).run(through_submitit=False)
@@ -117,18 +125,103 @@ def test_a_refused_requeue_frees_the_run(
     assert not run.lock.exists()
 
 
+def boom(*_: object, **__: object) -> Outcome:
+    raise RuntimeError("boom")
+
+
 @pytest.mark.usefixtures("no_agent")
-def test_a_failed_run_is_reported_and_not_requeued(
+def test_a_crash_is_requeued_within_its_budget_and_then_fails(
     slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    slurm.command("scontrol", RUNNING)
+    with pytest.raises(SystemExit) as left:
+        lead(run, monkeypatch, boom)
+    assert left.value.code != 0
+    assert slurm.calls() == ["scontrol show job -o 11", "scontrol requeue 11"]
+    assert Handover.of(run, "11", 0).get("outcome") == "interrupted"
+    with pytest.raises(WorkerError, match=r"RuntimeError: boom.*; not requeued: crashed 2 times"):
+        lead(run, monkeypatch, boom, restart=1)
+    assert slurm.calls()[2:] == []
+    first, second = jobs.read(run)
+    assert (first.cause, second.cause) == ("crashed", "crashed")
+    assert "RuntimeError: boom" in first.note
+    assert Handover.of(run, "11", 1).get("outcome") == "failed"
+    assert not run.lock.exists()
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_a_crash_without_a_budget_fails_at_once(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.config.write_text("task: cartpole-balance\nslurm: {requeue: {crashed: 0}}\n")
+    with pytest.raises(WorkerError, match="RuntimeError: boom"):
+        lead(run, monkeypatch, boom)
+    assert slurm.calls() == []
+    assert not run.lock.exists()
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_a_crash_of_a_job_that_slurm_ends_or_a_user_cancelled_is_not_requeued(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.command("scontrol", "echo JobId=11 JobState=COMPLETING PreemptTime=None")
+    with pytest.raises(WorkerError, match="boom"):
+        lead(run, monkeypatch, boom)
+    assert not any("requeue" in call for call in slurm.calls())
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_a_lost_node_is_named_and_has_its_own_budget(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.command("scontrol", RUNNING)
+
     def ranks(*_: object, **__: object) -> Outcome:
+        # srun ends the step when a node's task dies: TERM, and only the other node's ranks still say something.
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not run.stop_file(0).exists():
+            pass
+        record = {"time": 1.0, "host": "n1", "rank": 0, "iteration": 3, "error": "peer gone", "in_collective": True}
+        run.rank_error(0, 0).write_text(json.dumps(record))
         raise RuntimeError("boom")
 
-    with pytest.raises(WorkerError, match="RuntimeError: boom"):
-        lead(run, monkeypatch, ranks)
-    assert slurm.calls() == []
-    assert jobs.read(run)[0].cause == "crashed"
-    assert Handover.of(run, "11", 0).get("outcome") == "failed"
+    with pytest.raises(SystemExit):
+        lead(run, monkeypatch, ranks, hosts=("n1", "n2"))
+    (attempt,) = jobs.read(run)
+    assert attempt.cause == "node_failure"
+    assert attempt.note.startswith("n2: no word from this node")
+    assert slurm.calls()[-1] == "scontrol requeue 11"
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_attempts_that_stand_still_end_the_job(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.command("scontrol", RUNNING)
+    for restart in range(3):
+        with pytest.raises(SystemExit) as left:
+            lead(run, monkeypatch, stopped_by(None, run), restart=restart)
+        assert left.value.code != 0
+    assert sum("requeue" in call for call in slurm.calls()) == 2
+    assert [attempt.cause for attempt in jobs.read(run)] == ["preempted", "preempted", "no_progress"]
+    assert "finished no new iteration" in jobs.read(run)[-1].note
+    assert f"Go on with: hpclab resume {run.path}" in capsys.readouterr().out
+    assert not run.lock.exists()
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_slurms_own_requeues_are_counted_before_the_next_attempt(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.config.write_text("task: cartpole-balance\nslurm: {requeue: {node_failure: 0}}\n")
+    jobs.begin(run, "slurm", hosts=["n1"], num_workers=2, job_id="11")  # and its node lost power
+    with pytest.raises(WorkerError, match=r"not started again: node_failure 1 time .*hpclab resume"):
+        lead(run, monkeypatch, boom, restart=1)
+    assert [attempt.cause for attempt in jobs.read(run)] == ["node_failure"]
+    assert not run.lock.exists()
+    # A user who resumes starts another job: that one begins.
+    outcome = lead(run, monkeypatch, lambda *_, **__: Outcome("completed", 5, 100), job_id="12")
+    assert outcome.kind == "completed"
 
 
 @pytest.mark.usefixtures("no_agent")

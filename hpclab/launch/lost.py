@@ -1,0 +1,85 @@
+"""Which node a job lost: its ranks left no word, or its agent was killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import dataclass
+
+from hpclab.launch import jobs
+from hpclab.launch.failures import first_error, silent_ends
+from hpclab.launch.handover import Handover
+from hpclab.run_folder import RunFolder
+
+_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LostNode:
+    """A node that dropped out of a running job."""
+
+    host: str
+    cause: jobs.Cause
+    """node_failure, or crashed where the node itself says that only its agent died."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.reason}"
+
+
+def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float = 5.0) -> LostNode | None:
+    """Return the node whose loss ended an attempt; None when a rank of a node that still talks failed first.
+
+    Args:
+        run: its error files and launcher's log are read.
+        attempt: the attempt that has just failed.
+        handover: what the nodes' tasks said of their agents.
+        wait_s: for ranks that fail only because another one did, and have not written so yet.
+    """
+    end = time.monotonic() + wait_s
+    while True:
+        killed = _killed_agent(run, attempt, handover)
+        if killed is not None:
+            return killed
+        first = first_error(run, attempt)
+        if first is not None and not first.in_collective:
+            return None
+        silent = _silent_hosts(run, attempt)
+        if not silent:
+            return None
+        if time.monotonic() > end:
+            break
+        time.sleep(_POLL_S)
+    if len(silent) == len(_hosts(run, attempt)):
+        return None  # nobody says anything: nothing tells the nodes apart
+    return LostNode(silent[0], "node_failure", "no word from this node and its ranks")
+
+
+def describe_exit(code: int) -> str:
+    """Return a process's exit code in words."""
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _killed_agent(run: RunFolder, attempt: int, handover: Handover) -> LostNode | None:
+    hosts = _hosts(run, attempt)
+    ended = [json.loads(path.read_text()) | {"index": path.stem} for path in handover.folder.glob("*.ended")]
+    if not ended:
+        return None
+    first = min(ended, key=lambda record: float(record["time"]))
+    return LostNode(hosts[int(first["index"])], "crashed", f"its agent {describe_exit(int(first['code']))}")
+
+
+def _silent_hosts(run: RunFolder, attempt: int) -> list[str]:
+    hosts = _hosts(run, attempt)
+    started = next(one for one in jobs.read(run) if one.number == attempt)
+    workers = started.num_workers // len(hosts)
+    spoke = {error.host for error in silent_ends(run, attempt)}
+    for path in run.logs(attempt).glob("error-*.json"):
+        rank = int(path.stem.removeprefix("error-"))
+        spoke.add(hosts[min(rank // workers, len(hosts) - 1)])
+    return [host for host in hosts if host not in spoke]
+
+
+def _hosts(run: RunFolder, attempt: int) -> tuple[str, ...]:
+    return next((one.hosts for one in jobs.read(run) if one.number == attempt), ())
