@@ -175,19 +175,6 @@ class LaunchSection(Section):
     """A collective that takes longer than this fails the run [s]."""
 
 
-class SlurmSection(Section):
-    """What is asked of Slurm. Site profiles (slurm/profiles/NAME.yaml) hold the same keys."""
-
-    partition: str | None = None
-    """Partition; the cluster's default when not given."""
-    account: str | None = None
-    """Account that pays for the job."""
-    qos: str | None = None
-    """Quality of service."""
-    constraint: str | None = None
-    """Features that nodes must have."""
-    reservation: str | None = None
-    """Reservation to run in."""
 class RequeueSection(Section):
     """How often a run comes back by itself, by what ended the attempt; counted over all attempts, never reset."""
 
@@ -203,6 +190,19 @@ class RequeueSection(Section):
     """Attempts in a row that finish no new iteration, after which the run ends whatever the cause."""
 
 
+class SlurmSection(Section):
+    """What is asked of Slurm. Site profiles (slurm/profiles/NAME.yaml) hold the same keys."""
+
+    partition: str | None = None
+    """Partition; the cluster's default when not given."""
+    account: str | None = None
+    """Account that pays for the job."""
+    qos: str | None = None
+    """Quality of service."""
+    constraint: str | None = None
+    """Features that nodes must have."""
+    reservation: str | None = None
+    """Reservation to run in."""
     exclude: str | None = None
     """Host list that the job must not use."""
     gpus_per_node: Count | None = None
@@ -219,6 +219,8 @@ class RequeueSection(Section):
     """CPU cores for each worker."""
     signal_lead_s: Count = 120
     """How long before the walltime Slurm sends the notice to save [s]."""
+    requeue: RequeueSection = RequeueSection()
+    """How often a run comes back by itself."""
     mail_user: str | None = None
     """Address for mail about the job."""
     mail_type: str | None = None
@@ -232,8 +234,6 @@ class RequeueSection(Section):
 class MetricsSection(Section):
     """Where the numbers of a run go, besides metrics.jsonl."""
 
-    requeue: RequeueSection = RequeueSection()
-    """How often a run comes back by itself."""
     tensorboard: bool = True
     """Write TensorBoard event files."""
     wandb_project: str | None = None
