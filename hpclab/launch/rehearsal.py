@@ -1,4 +1,8 @@
-"""`hpclab submit --dry-run`: the whole job on this machine, scaled down, and a table of what was seen to work."""
+"""`hpclab submit --dry-run`: the whole job on this machine, scaled down, and a table of what was seen to work.
+
+The job is interrupted by a preemption's notice, requeues itself and resumes; then the same job runs once more without
+an interruption, and both must have learned the same.
+"""
 
 from __future__ import annotations
 
@@ -6,72 +10,68 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from hpclab.checkpoint.folder import newest_complete
-from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import HpclabError
-from hpclab.launch import jobs, runs
+from hpclab.launch import runs
 from hpclab.launch.devices import visible_gpus
-from hpclab.launch.handover import Handover
-from hpclab.launch.lock import process_is_alive
 from hpclab.launch.plan import SubmissionPlan, plan_of, with_options
 from hpclab.launch.pseudo_nodes import run_here
-from hpclab.metrics.jsonl import read_curve
+from hpclab.launch.rehearsal_checks import Check, examine
+from hpclab.launch.rehearsed_preemption import ENDLESS, RehearsedPreemption, with_iterations
 from hpclab.run_folder import RunFolder
 
-_ITERATIONS = 3
 _ENVS_PER_RANK = 8
 _STEPS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the table."""
-
-    what: str
-    passed: bool
-    found: str
+_LAUNCH = {"command": "submit", "local": True}
 
 
 def rehearse(plan: SubmissionPlan) -> int:
-    """Run a plan's job scaled down in a temporary run folder, print what was checked, and return the exit code.
+    """Run a plan's job scaled down in a temporary folder, print what was checked, and return the exit code.
 
     Returns:
         0 when every check passed; the folder is then removed. 1 otherwise; it is kept and named.
     """
     folder = Path(tempfile.mkdtemp(prefix="hpclab-rehearsal-"))
     small, notes = scaled_down(plan, folder)
-    print(
-        f"rehearsing {plan.config.task}: {small.num_nodes} pseudo-nodes with {small.workers_per_node} workers each, "
-        f"{_ITERATIONS} iterations"
-    )
+    nodes = "1 pseudo-node" if small.num_nodes == 1 else f"{small.num_nodes} pseudo-nodes"
+    workers = "1 worker" if small.workers_per_node == 1 else f"{small.workers_per_node} workers"
+    print(f"rehearsing {plan.config.task}: {nodes} with {workers} each")
     for note in notes:
         print(note)
-    print(f"run folder: {small.run.path}", flush=True)
+    print(f"folder: {folder}", flush=True)
     start = time.monotonic()
+    straight = RunFolder(folder / "uninterrupted")
+    script = RehearsedPreemption(small.run, runs.named(small.config, small.run))
     problem = ""
     try:
-        with runs.opened(small.run, small.config, {"command": "submit", "local": True}) as opened:
-            attempt = run_here(replace(small, config=opened.config), quiet=True)
-        problem = attempt.note if attempt.cause != "completed" else ""
+        print("training, preempted after two iterations, requeued and resumed", flush=True)
+        with script:
+            problem = _run(small)
+        if not problem and script.total is not None:
+            print("the same once more, without an interruption", flush=True)
+            problem = _run(replace(small, run=straight, config=with_iterations(small.config, script.total)))
     except HpclabError as error:
         problem = str(error)
-    checks = list(examine(small))
+    checks = list(examine(small, straight, noticed=script.noticed, total=script.total))
     _show(checks, time.monotonic() - start)
     if problem:
         print(problem)
     if problem or not all(check.passed for check in checks):
-        print(f"the run folder is kept: {small.run.path}")
+        print(f"the runs are kept: {folder}")
         return 1
     shutil.rmtree(folder)
     return 0
+
+
+def _run(plan: SubmissionPlan) -> str:
+    """Run a job to its end; return what went wrong, or nothing."""
+    with runs.opened(plan.run, plan.config, _LAUNCH) as opened:
+        attempt = run_here(replace(plan, config=opened.config), quiet=True)
+    return "" if attempt.cause == "completed" else f"{plan.run.name}: {attempt.cause} {attempt.note}".rstrip()
 
 
 def scaled_down(plan: SubmissionPlan, root: Path) -> tuple[SubmissionPlan, list[str]]:
@@ -101,85 +101,11 @@ def _small_config(config: RunConfig, root: Path, world_size: int, *, use_gpus: b
     batches = min(config.algorithm.num_mini_batches, _ENVS_PER_RANK * _STEPS)
     values["env"] |= {"num_envs": envs} | ({} if use_gpus else {"backend": "auto", "threads": None})
     values["algorithm"] |= {"num_steps_per_env": _STEPS, "num_mini_batches": batches}
-    values["run"] |= {"root": str(root), "name": "rehearsal", "max_iterations": _ITERATIONS, "max_env_steps": None}
-    values["run"] |= {"save_interval": 2, "keep_last": None}
+    values["run"] |= {"root": str(root), "name": "rehearsal", "max_iterations": ENDLESS, "max_env_steps": None}
+    values["run"] |= {"save_interval": 2, "keep_last": 3}
     values["metrics"] |= {"wandb_project": None}
     values["slurm"] |= {"time": 30}
     return RunConfig.model_validate(values)
-
-
-def examine(plan: SubmissionPlan) -> Iterator[Check]:
-    """Look at what a finished job has left behind."""
-    run = plan.run
-    handover = _last_handover(run)
-    agents = handover.processes() if handover is not None else []
-    checks: list[tuple[str, Callable[[], tuple[bool, str]]]] = [
-        ("configuration is valid", lambda: (load_config(run.config).task == plan.config.task, plan.config.task)),
-        ("run folder is written", lambda: _written(run)),
-        (f"{plan.num_nodes} agents started", lambda: (len(agents) == plan.num_nodes, f"{len(agents)} started")),
-        (f"{plan.world_size} ranks trained", lambda: _ranks(run, plan.world_size)),
-        (f"{_ITERATIONS} iterations done", lambda: _iterations(run)),
-        ("metrics are written", lambda: _metrics(run)),
-        ("checkpoint is complete and loads", lambda: _checkpoint(run)),
-        ("no process is left", lambda: _processes_gone(run, agents)),
-    ]
-    for what, look in checks:
-        try:
-            passed, found = look()
-        except Exception as error:  # whatever goes wrong in a look is what the table has to say
-            passed, found = False, f"{type(error).__name__}: {error}"
-        yield Check(what, passed, found)
-
-
-def _written(run: RunFolder) -> tuple[bool, str]:
-    missing = [path.name for path in (run.config, run.manifest, run.jobs) if not path.is_file()]
-    return not missing, f"missing: {', '.join(missing)}" if missing else str(run.path)
-
-
-def _last_handover(run: RunFolder) -> Handover | None:
-    folders = [path for path in (run.submitit / "handover").glob("*") if path.is_dir()]
-    return Handover(max(folders, key=lambda path: path.stat().st_mtime)) if folders else None
-
-
-def _ranks(run: RunFolder, world_size: int) -> tuple[bool, str]:
-    last = len(jobs.read(run)) - 1
-    with_log = [rank for rank in range(world_size) if run.rank_log(last, rank).stat().st_size > 0]
-    return len(with_log) == world_size, f"{len(with_log)} rank logs"
-
-
-def _iterations(run: RunFolder) -> tuple[bool, str]:
-    attempt = jobs.read(run)[-1]
-    done = 0 if attempt.last_iteration is None else attempt.last_iteration + 1
-    return attempt.cause == "completed" and done == _ITERATIONS, f"{done} done, {attempt.cause}"
-
-
-def _metrics(run: RunFolder) -> tuple[bool, str]:
-    curve = read_curve(run.metrics / "metrics.jsonl")
-    whole = [line["iteration"] for line in curve] == list(range(_ITERATIONS))
-    return whole, f"{len(curve)} lines, {len(curve[-1])} values each" if curve else "none"
-
-
-def _checkpoint(run: RunFolder) -> tuple[bool, str]:
-    import torch
-
-    for path, manifest in newest_complete(run.checkpoints):
-        if isinstance(manifest, HpclabError):
-            return False, str(manifest)
-        for name in manifest.files:
-            torch.load(path / name, map_location="cpu", weights_only=True)
-        return manifest.iteration == _ITERATIONS, f"{path.name}, {len(manifest.files)} files"
-    return False, "none"
-
-
-def _processes_gone(run: RunFolder, agents: list[dict[str, Any]]) -> tuple[bool, str]:
-    alive = {agent["pid"] for agent in agents if process_is_alive(agent["pid"], agent["started"])}
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("HPCLAB_RUN") == str(run.path):
-                alive.add(process.pid)
-        except psutil.Error:
-            continue  # ended meanwhile, or somebody else's
-    return not alive, f"left: {', '.join(map(str, sorted(alive)))}" if alive else "all have ended"
 
 
 def _show(checks: list[Check], seconds: float) -> None:
