@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class Manifest:
     shapes: dict[str, list[int]]
     """Of every tensor in shared.pt, by its path."""
     files: dict[str, FileEntry]
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the iteration before it reported, by log tag: decides which checkpoint is the best."""
 
     def dump(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"
@@ -112,22 +114,29 @@ def verify(folder: Path) -> Manifest:
     """Read every file of a checkpoint and return its manifest.
 
     Raises:
-        CheckpointError: a file is missing, has another size, or another checksum.
+        CheckpointError: a file is missing, has another size, or another checksum; the first such file is named.
     """
     manifest = read_manifest(folder)
+    for problem in damages(folder, manifest):
+        raise CheckpointError(f"{folder}: {problem}")
+    return manifest
+
+
+def damages(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """Read every file of a checkpoint and yield what is wrong, one line a file."""
     expected = {SHARED_FILE, *(rank_file(rank) for rank in range(manifest.world_size))}
     if missing := expected - manifest.files.keys():
-        raise CheckpointError(f"{folder}: {MANIFEST_FILE} does not list {', '.join(sorted(missing))}")
+        yield f"{MANIFEST_FILE} does not list {', '.join(sorted(missing))}"
     for name, entry in manifest.files.items():
         try:
             size, digest = _measure(folder / name)
         except OSError as error:
-            raise CheckpointError(f"{folder}: {name} cannot be read: {error.strerror}") from error
+            yield f"{name} cannot be read: {error.strerror}"
+            continue
         if size != entry.size:
-            raise CheckpointError(f"{folder}: {name} has {size} bytes, not {entry.size}")
-        if digest != entry.sha256:
-            raise CheckpointError(f"{folder}: {name} has another checksum than when it was written")
-    return manifest
+            yield f"{name} has {size} bytes, not {entry.size}"
+        elif digest != entry.sha256:
+            yield f"{name} has another checksum than when it was written"
 
 
 def newest_complete(checkpoints: Path) -> Iterator[tuple[Path, Manifest | CheckpointError]]:
@@ -156,19 +165,16 @@ def write_file(path: Path, data: bytes) -> FileEntry:
     return FileEntry(len(data), hashlib.sha256(data).hexdigest())
 
 
-def prepare(checkpoints: Path, iteration: int) -> Path:
-    """Make the temporary folder of a new checkpoint, empty, whatever an earlier attempt left there.
+def sweep(checkpoints: Path) -> None:
+    """Remove what an earlier attempt left half written; make the folder of checkpoints where there is none.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be done.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
     for leftover in checkpoints.glob(f"{_TEMPORARY}*"):
         if leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover)
-    temporary = checkpoints / temporary_name(iteration)
-    temporary.mkdir()
-    return temporary
 
 
 def publish(checkpoints: Path, manifest: Manifest) -> None:
@@ -200,17 +206,16 @@ def discard(checkpoints: Path, iteration: int) -> None:
     shutil.rmtree(checkpoints / temporary_name(iteration), ignore_errors=True)
 
 
-def prune(checkpoints: Path, keep_last: int) -> None:
-    """Remove all but the newest `keep_last` checkpoints.
+def remove(checkpoints: Path, iteration: int) -> None:
+    """Remove a checkpoint.
 
     Raises:
-        OSError: one could not be removed.
+        OSError: it could not be removed.
     """
-    for iteration in iterations(checkpoints)[keep_last:]:
-        # Renamed first, so that an interrupted removal never leaves a damaged checkpoint behind.
-        doomed = checkpoints / f"{_TEMPORARY}pruned-{folder_name(iteration)}"
-        (checkpoints / folder_name(iteration)).rename(doomed)
-        shutil.rmtree(doomed)
+    # Renamed first, so that an interrupted removal never leaves a damaged checkpoint behind.
+    doomed = checkpoints / f"{_TEMPORARY}pruned-{folder_name(iteration)}"
+    (checkpoints / folder_name(iteration)).rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def _measure(path: Path) -> tuple[int, str]:

@@ -5,16 +5,15 @@ Everything is tensors, numbers, strings, lists and dictionaries, so that files l
 
 from __future__ import annotations
 
-import hashlib
 import io
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hpclab.distributed.audit import fingerprints, leaves, name
 from hpclab.errors import CheckpointError
 
 State = dict[str, Any]
@@ -50,51 +49,55 @@ def restore_random_streams(state: State, device: torch.device) -> None:
         torch.cuda.set_rng_state(state["torch_cuda"], device)
 
 
+def to_host(state: State) -> State:
+    """Return a copy of `state` on the CPU that nothing changes afterwards, of what can be loaded safely.
+
+    Raises:
+        TypeError: `state` holds something else than tensors, numbers, strings, lists and dictionaries.
+    """
+    copied: State = _portable(state)
+    return copied
+
+
 def to_bytes(state: State) -> bytes:
     """Serialise `state`, tensors moved to the CPU and without the rest of the storage they are a view of."""
     buffer = io.BytesIO()
-    torch.save(_portable(state), buffer)
+    torch.save(_portable(state, copy=False), buffer)
     return buffer.getvalue()
 
 
-def from_bytes(data: bytes, name: str) -> State:
+def from_bytes(data: bytes, file: str) -> State:
     """Return what `to_bytes` serialised, on the CPU.
 
     Raises:
-        CheckpointError: `data`, read from the file `name`, is something else.
+        CheckpointError: `data`, read from `file`, is something else.
     """
     try:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises a different class for each way of being damaged
-        raise CheckpointError(f"{name} cannot be loaded: {error}") from error
+        raise CheckpointError(f"{file} cannot be loaded: {error}") from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{name} holds a {type(state).__name__}, not a checkpoint's state")
+        raise CheckpointError(f"{file} holds a {type(state).__name__}, not a checkpoint's state")
     return state
 
 
 def shapes(state: State) -> dict[str, list[int]]:
     """Return the shape of every tensor in `state` by its path, as in "algorithm/actor/mlp.0.weight"."""
-    leaves = _leaves(state)
-    return {"/".join(map(str, path)): list(leaf.shape) for path, leaf in leaves if isinstance(leaf, Tensor)}
+    return {name(path): list(leaf.shape) for path, leaf in leaves(state) if isinstance(leaf, Tensor)}
 
 
-def digests(state: State) -> list[str]:
-    """Return one checksum per leaf of `state`, in the order of `difference`."""
-    return [_digest(leaf) for _, leaf in _leaves(state)]
-
-
-def difference(state: State, reference: list[str]) -> list[list[Any]]:
-    """Return [path, value] of every leaf of `state` whose checksum is not that of `reference`.
+def difference(state: State, reference: Tensor) -> list[list[Any]]:
+    """Return [path, value] of every leaf of `state` whose fingerprint is not that of `reference`.
 
     A rank's own algorithm state is saved as its difference from rank 0's: what is rank-local by the run's semantics
     (such as the moments of a local normaliser) is kept without anybody having to list it.
+
+    Args:
+        state: what this rank holds.
+        reference: (L,) `fingerprints` of what rank 0 holds, of as many leaves.
     """
-    leaves = list(_leaves(state))
-    if len(leaves) != len(reference):
-        raise CheckpointError(f"a rank holds {len(leaves)} values of training state, rank 0 holds {len(reference)}")
-    return [
-        [list(path), leaf] for (path, leaf), digest in zip(leaves, reference, strict=True) if _digest(leaf) != digest
-    ]
+    differs = (fingerprints(state, reference.device) != reference).tolist()
+    return [[list(path), leaf] for (path, leaf), other in zip(leaves(state), differs, strict=True) if other]
 
 
 def apply_difference(state: State, changes: list[list[Any]]) -> None:
@@ -107,32 +110,14 @@ def apply_difference(state: State, changes: list[list[Any]]) -> None:
         node[last] = value
 
 
-def _portable(value: Any) -> Any:
+def _portable(value: Any, *, copy: bool = True) -> Any:
     if isinstance(value, Tensor):
-        value = value.detach().cpu()
+        value = value.detach().to("cpu", copy=copy)
         return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
     if isinstance(value, dict):
-        return {key: _portable(entry) for key, entry in value.items()}
+        return {key: _portable(entry, copy=copy) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_portable(entry) for entry in value]
+        return [_portable(entry, copy=copy) for entry in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"a checkpoint holds tensors, numbers, strings, lists and dictionaries, not {type(value).__name__}")
-
-
-def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            yield from _leaves(entry, (*path, key))
-    elif isinstance(value, list | tuple):
-        for index, entry in enumerate(value):
-            yield from _leaves(entry, (*path, index))
-    else:
-        yield path, value
-
-
-def _digest(leaf: Any) -> str:
-    if not isinstance(leaf, Tensor):
-        return repr(leaf)
-    data = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return hashlib.sha256(data.numpy().data).hexdigest() + str(leaf.dtype)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import logging
+import math
 import platform
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpclab.checkpoint import folder as disk
+from hpclab.checkpoint.background import Background
 from hpclab.checkpoint.folder import FileEntry, Manifest
-from hpclab.checkpoint.state import State, from_bytes, shapes, to_bytes
+from hpclab.checkpoint.retention import Retention
+from hpclab.checkpoint.state import State, from_bytes, shapes, to_bytes, to_host
 from hpclab.distributed.collectives import Collectives
 from hpclab.errors import CheckpointError
 
@@ -34,62 +37,181 @@ class Checkpoint:
     """Every rank of the run finds its shard and none is left over: what follows equals a run without interruption."""
 
 
+@dataclass(slots=True)
+class _Save:
+    """A save in flight. Every rank is in the same phase: it changes only when all ranks agree that the last is over."""
+
+    iteration: int
+    num_envs: int
+    metrics: dict[str, float]
+    shapes: dict[str, list[int]] | None
+    """Of the tensors in shared.pt; None on all ranks but 0."""
+    entries: dict[str, FileEntry]
+    job: Background[str | None] | None
+    """This rank's work in this phase; its result is what went wrong."""
+    publishing: bool = False
+    """Whether all files are written and rank 0 gives the folder its name."""
+
+    @property
+    def name(self) -> str:
+        return disk.folder_name(self.iteration)
+
+    def failure(self) -> str | None:
+        """Wait for this rank's work and return what went wrong with it."""
+        return None if self.job is None else self.job.result()
+
+
 class CheckpointStore:
-    """The checkpoints of one run. `save` and `load_newest` are collective; every rank returns or raises alike."""
+    """The checkpoints of one run, written in the background.
+
+    `begin` copies the state and returns; ranks hand each other `progress` in a collective of their own and call
+    `advance` with its sums once an iteration. `finish` waits. All but `progress` are collective, and every rank
+    returns or raises alike. The write itself calls no collective.
+    """
 
     def __init__(
-        self, checkpoints: Path, collectives: Collectives, *, config_sha256: str, keep_last: int | None = None
+        self, checkpoints: Path, collectives: Collectives, *, config_sha256: str, retention: Retention | None = None
     ) -> None:
         self._checkpoints = checkpoints
         self._collectives = collectives
         self._config_sha256 = config_sha256
-        self._keep_last = keep_last
+        self._retention = retention or Retention()
         self._saved: int | None = None
+        self._swept = False
+        self._save: _Save | None = None
 
-    def save(self, iteration: int, *, shared: State | None, shard: State, num_envs: int) -> None:
-        """Write `iter-<iteration>`, once: a second call for the same iteration returns at once.
+    def save(
+        self,
+        iteration: int,
+        *,
+        shared: State | None,
+        shard: State,
+        num_envs: int,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write `iter-<iteration>` and wait until it is there; see `begin`.
+
+        Raises:
+            CheckpointError: some rank could not write, on every rank. Earlier checkpoints are untouched.
+        """
+        self.begin(iteration, shared=shared, shard=shard, num_envs=num_envs, metrics=metrics)
+        self.finish()
+
+    def begin(
+        self,
+        iteration: int,
+        *,
+        shared: State | None,
+        shard: State,
+        num_envs: int,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Copy the state off its device and write `iter-<iteration>` in the background, once an iteration.
 
         Args:
             iteration: iterations done.
             shared: training state, from rank 0; other ranks give None.
             shard: what this rank alone has.
             num_envs: environments of this rank.
+            metrics: what the last iteration reported, on rank 0.
 
         Raises:
-            CheckpointError: some rank could not write, on every rank. Earlier checkpoints are untouched.
+            CheckpointError: leftovers of an earlier attempt are in the way, or the save before failed.
         """
+        self.finish()
         if iteration == self._saved:
             return
-        name = disk.folder_name(iteration)
-        self._together(name, lambda: disk.prepare(self._checkpoints, iteration) if shared is not None else None)
+        if not self._swept:  # before any rank writes: a rank's new files must not be taken for leftovers
+            self._agree(disk.folder_name(iteration), self._sweep())
+            self._swept = True
+        states = {disk.SHARED_FILE: shared, disk.rank_file(self._collectives.rank): shard}
+        copies = {file: to_host(state) for file, state in states.items() if state is not None}
         entries: dict[str, FileEntry] = {}
 
         def write() -> None:
             # Every rank makes sure of the folder itself: a network file system may show rank 0's only later.
             temporary = self._checkpoints / disk.temporary_name(iteration)
             temporary.mkdir(exist_ok=True)
-            for file, state in ((disk.SHARED_FILE, shared), (disk.rank_file(self._collectives.rank), shard)):
-                if state is not None:
-                    entries[file] = disk.write_file(temporary / file, to_bytes(state))
+            while copies:
+                file, state = copies.popitem()
+                entries[file] = disk.write_file(temporary / file, to_bytes(state))
 
-        self._together(name, write)
-        parts = self._collectives.gather_objects((entries, num_envs))
+        names = None if shared is None else shapes(shared)
+        numbers = {tag: float(value) for tag, value in (metrics or {}).items() if math.isfinite(value)}
+        self._save = _Save(iteration, num_envs, numbers, names, entries, Background(lambda: self._attempt(write)))
 
-        def publish() -> None:
-            if shared is None:
-                return
-            files = {file: entry for written, _ in parts for file, entry in written.items()}
-            counts = tuple(count for _, count in parts)
-            manifest = Manifest(iteration, len(parts), counts, self._config_sha256, _versions(), shapes(shared), files)
-            disk.publish(self._checkpoints, manifest)
+    def progress(self) -> dict[str, float]:
+        """Return what `advance` needs summed over all ranks: of the same names at every call."""
+        job = None if self._save is None else self._save.job
+        unfinished = job is not None and not job.done()
+        failed = job is not None and not unfinished and job.result() is not None
+        return {"checkpoint/unfinished": float(unfinished), "checkpoint/failed": float(failed)}
 
-        self._together(name, publish)
-        self._saved = iteration
-        if shared is not None and self._keep_last is not None:
-            try:
-                disk.prune(self._checkpoints, self._keep_last)
-            except OSError as error:
-                _LOGGER.warning("an old checkpoint could not be removed: %s", error)
+    def advance(self, sums: Mapping[str, float]) -> int | None:
+        """Take the save in flight further where all ranks are ready for it, without waiting for any disk.
+
+        Args:
+            sums: `progress` of all ranks, added up.
+
+        Returns:
+            The iteration of a checkpoint that is now complete, or None.
+
+        Raises:
+            CheckpointError: some rank could not write.
+        """
+        if self._save is None or sums["checkpoint/unfinished"] > 0:
+            return None
+        return self._next_phase(failed=sums["checkpoint/failed"] > 0)
+
+    def finish(self) -> int | None:
+        """Wait for the save in flight; return its iteration, None where there is none.
+
+        Raises:
+            CheckpointError: some rank could not write.
+        """
+        saved = None
+        while self._save is not None:
+            saved = self._next_phase(failed=True)  # not known yet, so ask
+        return saved
+
+    def _next_phase(self, *, failed: bool) -> int | None:
+        save, self._save = self._save, None
+        assert save is not None
+        if save.publishing:
+            if failed:
+                self._agree(save.name, save.failure())
+            self._saved = save.iteration
+            return save.iteration
+        failure = save.failure()
+        parts = self._collectives.gather_objects((save.entries, save.num_envs, failure))
+        self._raise_failures(save.name, [problem for *_, problem in parts])
+        save.publishing = True
+        save.job = None
+        if save.shapes is not None:
+            files = {file: entry for written, *_ in parts for file, entry in written.items()}
+            manifest = Manifest(
+                save.iteration,
+                len(parts),
+                tuple(count for _, count, _ in parts),
+                self._config_sha256,
+                _versions(),
+                save.shapes,
+                files,
+                save.metrics,
+            )
+            save.job = Background(lambda: self._attempt(lambda: self._publish(manifest)))
+        self._save = save
+        return None
+
+    def _publish(self, manifest: Manifest) -> None:
+        disk.publish(self._checkpoints, manifest)
+        try:
+            self._retention.prune(self._checkpoints)
+        except OSError as error:
+            _LOGGER.warning("an old checkpoint could not be removed: %s", error)
+
+    def _sweep(self) -> str | None:
+        return self._attempt(lambda: disk.sweep(self._checkpoints)) if self._collectives.rank == 0 else None
 
     def load_newest(self, num_envs: int) -> Checkpoint | None:
         """Load the newest complete checkpoint that rank 0 finds, None when the run has none.
@@ -148,14 +270,20 @@ class CheckpointStore:
             raise CheckpointError(f"{path} reads differently here than on rank 0")
         return from_bytes(data, str(path))
 
-    def _together(self, name: str, action: Callable[[], object]) -> None:
-        """Run `action` on every rank; raise on all of them when it failed to write on any."""
-        failure: str | None = None
+    def _attempt(self, action: Callable[[], object]) -> str | None:
+        """Run `action`; return what went wrong with the disk, in one line."""
         try:
             action()
         except OSError as error:
-            failure = f"rank {self._collectives.rank} on {socket.gethostname()}: {error}"
-        failures = [text for text in self._collectives.gather_objects(failure) if text is not None]
+            return f"rank {self._collectives.rank} on {socket.gethostname()}: {error}"
+        return None
+
+    def _agree(self, name: str, failure: str | None) -> None:
+        """Raise on every rank when any has a failure."""
+        self._raise_failures(name, self._collectives.gather_objects(failure))
+
+    def _raise_failures(self, name: str, by_rank: list[str | None]) -> None:
+        failures = [text for text in by_rank if text is not None]
         if failures:
             if self._collectives.rank == 0:
                 disk.discard(self._checkpoints, int(name.removeprefix("iter-")))

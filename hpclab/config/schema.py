@@ -53,6 +53,19 @@ class RunSection(Section):
     """Capture the rollout and the update in CUDA graphs, which is faster and computes the same; off for debugging."""
     keep_last: Count | None = None
     """Checkpoints to keep, newest first; all when not given."""
+    keep_every: Count | None = None
+    """With `keep_last`: also keep the checkpoints at multiples of this many iterations."""
+    keep_best: str | None = None
+    """With `keep_last`: also keep the checkpoint with the highest value of this metric (e.g. Train/mean_reward)."""
+
+    @model_validator(mode="after")
+    def _keeping(self) -> Self:
+        for key in ("keep_every", "keep_best"):
+            if getattr(self, key) is not None and self.keep_last is None:
+                raise _inconsistent(
+                    f"run.{key}", "keeps nothing more: every checkpoint is kept unless run.keep_last is given"
+                )
+        return self
 
 
 class EnvSection(Section):

@@ -6,24 +6,15 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hpclab.algorithms.algorithm import Algorithm
-from hpclab.checkpoint.state import (
-    apply_difference,
-    capture_random_streams,
-    difference,
-    digests,
-    restore_random_streams,
-)
-from hpclab.checkpoint.store import Checkpoint, CheckpointStore
+from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.vec_env import VecEnv
-from hpclab.errors import CheckpointError
 from hpclab.metrics import record as tags
 from hpclab.metrics.episodes import EpisodeTracker
 from hpclab.metrics.record import Record
@@ -32,6 +23,8 @@ from hpclab.metrics.reporter import Reporter
 from hpclab.metrics.stopwatch import Stopwatch
 from hpclab.runners.capture import Captured
 from hpclab.runners.outcome import Outcome
+from hpclab.runners.saving import Saving, States
+from hpclab.runners.training_state import TrainingState
 
 _LOGGER = logging.getLogger(__name__)
 _SMALL_ROLLOUT = 512
@@ -75,6 +68,10 @@ class OnPolicyRunner:
         self.env_steps = 0
         """Environment steps done, over all ranks and attempts."""
         self._episodes = EpisodeTracker(env.num_envs, env.device)
+        self._values: dict[str, float] = {}
+        """What the last iteration reported."""
+        self._state = TrainingState(env, algorithm, self._episodes, collectives)
+        self._saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
         self._packed = PackedSum(collectives, env.device)
         self._stopwatch = Stopwatch(env.device)
         graphs = config.run.cuda_graphs
@@ -96,18 +93,13 @@ class OnPolicyRunner:
             CheckpointError: there are only damaged checkpoints, or they are of another task or other models.
         """
         checkpoint = self.store.load_newest(self.env.num_envs)
-        if checkpoint is None or checkpoint.shard is None:
-            if checkpoint is not None:
-                self.env.load_progress_state_dict(checkpoint.shared["progress"])
-            self.env.reset()
-            self.env.read_episode_totals()  # the reset itself ended no episode
-        if checkpoint is None:
-            self.algorithm.broadcast_parameters()
-            return
-        self._restore(checkpoint)
+        if checkpoint is not None:
+            counters = checkpoint.shared["counters"]
+            self.iteration, self.env_steps = counters["iteration"], counters["env_steps"]
+        self._state.restore(checkpoint)
 
     def learn(self, reporter: Reporter, attempt: int = 0) -> Outcome:
-        """Run iterations until the run is complete or a rank was asked to stop, and save.
+        """Run iterations until the run is complete or a rank was asked to stop, and save; see `Saving`.
 
         Args:
             reporter: takes the metrics; of rank 0, others have one without sinks.
@@ -128,63 +120,23 @@ class OnPolicyRunner:
                 self.save()
                 return Outcome("stopped", self.iteration, self.env_steps)
             if self.iteration % self.config.run.save_interval == 0:
-                self._save_or_go_on()
+                self._saving.begin(self.iteration, self._values)
 
     def save(self) -> None:
-        """Write a checkpoint of the state between two iterations. Collective.
+        """Write a checkpoint of the state between two iterations and wait for it. Collective.
 
         Raises:
             CheckpointError: it could not be written.
         """
-        state = self.algorithm.state_dict()
-        leader = self.collectives.rank == 0
-        shard: dict[str, Any] = {
-            "environment": self.env.state_dict(),
-            "episodes": self._episodes.state_dict(),
-            "random_streams": capture_random_streams(self.env.device),
-            "algorithm_difference": [],
-        }
-        if self.collectives.world_size > 1:
-            reference = self.collectives.gather_objects(digests(state) if leader else None)[0]
-            shard["algorithm_difference"] = difference(state, reference)
-        shared: dict[str, Any] = {
-            "algorithm": state,
-            "progress": self.env.progress_state_dict(),
-            "counters": {
-                "iteration": self.iteration,
-                "env_steps": self.env_steps,
-                "control_steps": self.iteration * self.config.algorithm.num_steps_per_env,
-            },
-        }
-        self.store.save(self.iteration, shared=shared if leader else None, shard=shard, num_envs=self.env.num_envs)
+        self._saving.save(self.iteration, self._values)
 
-    def _save_or_go_on(self) -> None:
-        try:
-            self.save()
-        except CheckpointError as error:
-            if self.collectives.rank == 0:
-                _LOGGER.error("%s; training goes on", error)
-        else:
-            _LOGGER.info("saved after iteration %d", self.iteration - 1)
-
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        state = checkpoint.shared["algorithm"]
-        if checkpoint.shard is not None:
-            apply_difference(state, checkpoint.shard["algorithm_difference"])
-        self.algorithm.load_state_dict(state)
-        counters = checkpoint.shared["counters"]
-        self.iteration, self.env_steps = counters["iteration"], counters["env_steps"]
-        if checkpoint.shard is not None:
-            self.env.load_state_dict(checkpoint.shard["environment"])
-            self._episodes.load_state_dict(checkpoint.shard["episodes"])
-            restore_random_streams(checkpoint.shard["random_streams"], self.env.device)
-        if checkpoint.exact:
-            note = "exactly where it was"
-        elif checkpoint.shard is not None:
-            note = "this rank's environments continue; the number of ranks or environments of the run has changed"
-        else:
-            note = "this rank's environments start anew: the number of ranks or environments of the run has changed"
-        _LOGGER.info("continuing from %s with iteration %d: %s", checkpoint.name, self.iteration, note)
+    def _capture(self) -> States:
+        counters = {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "control_steps": self.iteration * self.config.algorithm.num_steps_per_env,
+        }
+        return self._state.capture(counters)
 
     def _complete(self) -> bool:
         limit = self.config.run.max_env_steps
@@ -205,6 +157,7 @@ class OnPolicyRunner:
             tags.COLLECTION_TIME: collection_s,
             tags.LEARNING_TIME: learning_s,
         }
+        self._values = values
         reporter.write(Record(self.iteration, self.env_steps, time.time(), attempt, values))
         self.iteration += 1
         return stopping
@@ -230,7 +183,7 @@ class OnPolicyRunner:
         sums[tags.WARNINGS] = float(self._diagnose())
         own: dict[str, Number] = {f"Loss/{name}": value for name, value in losses.items()}
         own[tags.MEAN_STD] = self.algorithm.mean_std
-        stop: dict[str, Number] = {"stop": float(self.stop())}
+        stop: dict[str, Number] = {"stop": float(self.stop()), **self._saving.progress()}
         shared, mine = (stop | sums, own) if self._global_metrics else (stop, sums | own)
         numbers = self._packed.read(shared, mine)
         values = {tag: numbers[tag] for tag in (*own, tags.WARNINGS)}
@@ -239,6 +192,7 @@ class OnPolicyRunner:
             values[tags.MEAN_EPISODE_LENGTH] = numbers["recent length"] / recent
         if ended := numbers["ended"]:
             values |= {tag: numbers[tag] / ended for tag in totals.sums}
+        self._saving.advance(numbers)
         return values, numbers["stop"] > 0
 
     def _diagnose(self) -> int:

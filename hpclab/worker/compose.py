@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 
 from hpclab.algorithms.ppo import PPO
+from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
@@ -92,7 +93,8 @@ def _runner(
         collectives=collectives,
     )
     digest = hashlib.sha256(run.config.read_bytes()).hexdigest()
-    store = CheckpointStore(run.checkpoints, collectives, config_sha256=digest, keep_last=config.run.keep_last)
+    retention = Retention(config.run.keep_last, config.run.keep_every, config.run.keep_best)
+    store = CheckpointStore(run.checkpoints, collectives, config_sha256=digest, retention=retention)
     return OnPolicyRunner(config, env, algorithm, collectives, store, stop.requested)
 
 

@@ -11,14 +11,19 @@ from hpclab.checkpoint.state import (
     apply_difference,
     capture_random_streams,
     difference,
-    digests,
     from_bytes,
     restore_random_streams,
     shapes,
     to_bytes,
+    to_host,
 )
+from hpclab.distributed.audit import fingerprints
 
 CPU = torch.device("cpu")
+
+
+def digests(state: object) -> torch.Tensor:
+    return fingerprints(state, CPU)
 
 
 def draw() -> tuple[float, float, float, float, float]:
@@ -78,3 +83,16 @@ def test_only_what_differs_from_rank_0_is_kept_and_put_back() -> None:
 def test_nan_equals_itself_and_zeros_of_both_signs_differ() -> None:
     assert difference({"x": torch.tensor([float("nan")])}, digests({"x": torch.tensor([float("nan")])})) == []
     assert len(difference({"x": torch.tensor([-0.0])}, digests({"x": torch.tensor([0.0])}))) == 1
+
+
+def test_a_copy_on_the_host_does_not_follow_what_training_does_next() -> None:
+    weights, large = torch.ones(3), torch.zeros(100_000)
+    state = {"weights": weights, "groups": [{"view": large[:3]}], "count": 3}
+    copy = to_host(state)
+    weights.add_(1.0)
+    large.fill_(7.0)
+    assert copy["weights"].tolist() == [1.0] * 3
+    assert copy["groups"][0]["view"].tolist() == [0.0] * 3
+    assert copy["groups"][0]["view"].untyped_storage().nbytes() == 12
+    with pytest.raises(TypeError, match="PosixPath"):
+        to_host({"path": Path("x")})

@@ -12,16 +12,20 @@ import pytest
 import torch
 
 from hpclab.checkpoint import folder as disk
+from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.store import Checkpoint, CheckpointStore
 from hpclab.distributed.collectives import Collectives
 from hpclab.errors import CheckpointError
 from tests.distributed.ranks import run_on_ranks
 
 
-def save(folder: Path, iteration: int, *, keep_last: int | None = None, num_envs: int = 4) -> None:
-    store = CheckpointStore(folder, Collectives(), config_sha256="c", keep_last=keep_last)
+def save(
+    folder: Path, iteration: int, *, retention: Retention | None = None, num_envs: int = 4, **metrics: float
+) -> None:
+    store = CheckpointStore(folder, Collectives(), config_sha256="c", retention=retention)
     weights = torch.full((3,), float(iteration))
-    store.save(iteration, shared={"weights": weights}, shard={"state": weights * 2}, num_envs=num_envs)
+    shared, shard = {"weights": weights}, {"state": weights * 2}
+    store.save(iteration, shared=shared, shard=shard, num_envs=num_envs, metrics=metrics)
 
 
 def load(folder: Path, num_envs: int = 4) -> Checkpoint | None:
@@ -124,7 +128,7 @@ def test_a_leftover_of_an_earlier_attempt_does_not_block(tmp_path: Path) -> None
 
 def test_old_checkpoints_are_pruned_and_the_newest_kept(tmp_path: Path) -> None:
     for iteration in (5, 10, 15, 20):
-        save(tmp_path, iteration, keep_last=2)
+        save(tmp_path, iteration, retention=Retention(last=2))
     assert disk.iterations(tmp_path) == [20, 15]
     assert loaded_iteration(tmp_path) == 20
 

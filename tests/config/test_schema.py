@@ -30,3 +30,10 @@ def test_mini_batches_may_be_more_than_one_ranks_samples_only_for_a_global_count
 def test_gpu_and_cpu_workers_exclude_each_other() -> None:
     with pytest.raises(ValidationError, match=r"excludes launch\.gpus_per_node"):
         RunConfig.model_validate({"task": "x", "launch": {"gpus_per_node": 1, "cpu_workers_per_node": 1}})
+
+
+@pytest.mark.parametrize("key", [{"keep_every": 100}, {"keep_best": "Train/mean_reward"}])
+def test_keeping_more_than_the_newest_needs_to_say_how_many_those_are(key: dict) -> None:
+    with pytest.raises(ValidationError, match=r"unless run\.keep_last is given"):
+        RunConfig.model_validate({"task": "t", "run": key})
+    assert RunConfig.model_validate({"task": "t", "run": {"keep_last": 3, **key}}).run.keep_last == 3

@@ -3,10 +3,13 @@
 import errno
 import logging
 import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
+from hpclab.checkpoint import folder as disk
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.errors import CheckpointError
 from hpclab.worker.spec import Outcome
@@ -44,10 +47,10 @@ def test_iterations_after_the_last_checkpoint_are_run_again_and_recorded_once(tm
         raise KeyError(f"killed at {iteration}")
 
     with monkeypatch.context() as patch:
-        original = CheckpointStore.save
+        original = CheckpointStore.begin
         patch.setattr(
             CheckpointStore,
-            "save",
+            "begin",
             lambda store, iteration, **state: (original if iteration < 6 else fails)(store, iteration, **state),
         )
         with pytest.raises(Exception, match="killed at 6"):
@@ -122,18 +125,43 @@ def test_other_models_than_those_saved_are_named(tmp_path: Path) -> None:
 
 def test_training_goes_on_when_a_checkpoint_cannot_be_written(tmp_path: Path, monkeypatch, caplog) -> None:
     run = write_config(tmp_path, small_config(run={"save_interval": 2}))
-    original = CheckpointStore.save
+    original = CheckpointStore.begin
 
     def full(store: CheckpointStore, iteration: int, **state: object) -> None:
         if iteration == 2:
             raise CheckpointError("checkpoint iter-000002 could not be written: No space left on device")
         original(store, iteration, **state)
 
-    monkeypatch.setattr(CheckpointStore, "save", full)
+    monkeypatch.setattr(CheckpointStore, "begin", full)
     with caplog.at_level(logging.ERROR, logger="hpclab"):
         assert attempt(run).kind == "completed"
     assert "iter-000002 could not be written" in caplog.text
     assert "training goes on" in caplog.text
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch, caplog) -> None:
+    run = write_config(tmp_path, small_config(run={"max_iterations": 8, "save_interval": 3}))
+    original, found = disk.write_file, []
+
+    def slow(path: Path, data: bytes) -> disk.FileEntry:
+        deadline = time.monotonic() + 60.0
+        while path.parent.name.endswith("iter-000003") and len(curve(run)) < 5:
+            assert time.monotonic() < deadline, "training waits for the write"
+            time.sleep(0.01)
+        found.append((path.parent.name, len(curve(run))))
+        return original(path, data)
+
+    monkeypatch.setattr(disk, "write_file", slow)
+    with caplog.at_level(logging.INFO, logger="hpclab"):
+        attempt(run)
+    assert ("iter-000003", 5) in [(name.removeprefix(".tmp-"), min(lines, 5)) for name, lines in found]
+    assert "saved after iteration 2" in caplog.text
+    assert "saved after iteration 5" in caplog.text
+    monkeypatch.undo()
+    parts = write_config(tmp_path / "again", small_config(run={"max_iterations": 8}))
+    shutil.copytree(run.checkpoints / "iter-000003", parts.checkpoints / "iter-000003")
+    attempt(parts)
+    assert differences(checkpoint_files(run, 8), checkpoint_files(parts, 8)) == []
 
 
 def test_a_run_whose_end_cannot_be_saved_fails(tmp_path: Path, monkeypatch) -> None:

@@ -1,0 +1,65 @@
+"""When checkpoints are written: in the background while training goes on, and for good at its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from hpclab.checkpoint.store import CheckpointStore
+from hpclab.errors import CheckpointError
+
+_LOGGER = logging.getLogger(__name__)
+States = tuple[dict[str, Any] | None, dict[str, Any]]
+"""What ranks share (None on all but rank 0), and what this rank has of its own."""
+
+
+class Saving:
+    """Hands the state of one rank to the store. All methods but `progress` are collective.
+
+    A checkpoint that cannot be written while training goes on is logged; one at the end is an error.
+    """
+
+    def __init__(self, store: CheckpointStore, *, num_envs: int, leader: bool, capture: Callable[[], States]) -> None:
+        self._store = store
+        self._num_envs = num_envs
+        self._leader = leader
+        self._capture = capture
+        self.progress = store.progress
+
+    def begin(self, iteration: int, metrics: Mapping[str, float]) -> None:
+        """Copy the state between two iterations and write it while training goes on."""
+        with self._training_goes_on():
+            self._log(self._store.finish())  # waits only where writing takes longer than the interval
+        with self._training_goes_on():
+            shared, shard = self._capture()
+            self._store.begin(iteration, shared=shared, shard=shard, num_envs=self._num_envs, metrics=metrics)
+
+    def advance(self, sums: Mapping[str, float]) -> None:
+        """Take the write in flight further, once an iteration; see `CheckpointStore.advance`."""
+        with self._training_goes_on():
+            self._log(self._store.advance(sums))
+
+    def save(self, iteration: int, metrics: Mapping[str, float]) -> None:
+        """Wait for the write in flight, then write the state and wait for that.
+
+        Raises:
+            CheckpointError: the state could not be written.
+        """
+        with self._training_goes_on():
+            self._log(self._store.finish())
+        shared, shard = self._capture()
+        self._store.save(iteration, shared=shared, shard=shard, num_envs=self._num_envs, metrics=metrics)
+
+    def _log(self, saved: int | None) -> None:
+        if saved is not None:
+            _LOGGER.info("saved after iteration %d", saved - 1)
+
+    @contextmanager
+    def _training_goes_on(self) -> Iterator[None]:
+        try:
+            yield
+        except CheckpointError as error:
+            if self._leader:
+                _LOGGER.error("%s; training goes on", error)
