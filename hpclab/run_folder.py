@@ -3,13 +3,13 @@
 <run>/config.yaml  run.json  jobs.jsonl  lock  cancel
       code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,stop}
       checkpoints/iter-000050/...  checkpoints/latest
-      metrics/{metrics.jsonl,tensorboard/}
+      metrics/{metrics.jsonl,save_time.json,tensorboard/}
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,11 @@ class RunFolder:
     def metrics(self) -> Path:
         return self.path / "metrics"
 
+    @property
+    def save_time(self) -> Path:
+        """JSON with `save_s`: how long the last checkpoint took [s], for those who must tell a job to stop in time."""
+        return self.metrics / "save_time.json"
+
     def logs(self, attempt: int) -> Path:
         return self.path / "logs" / f"attempt-{attempt:02d}"
 
@@ -83,22 +88,28 @@ class RunFolder:
         return self.logs(attempt) / "stop"
 
 
-def write_atomic(path: Path, content: str | bytes) -> None:
+def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
     """Write `content` so that readers see the old file or the whole new one, also after a power cut.
+
+    Args:
+        path: in a folder that exists.
+        content: text is written as UTF-8.
+        private: only the user may read it; else the umask decides.
 
     Raises:
         OSError: the folder is missing, not writable, or full; the old file is then untouched.
     """
     data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 

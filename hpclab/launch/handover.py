@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import psutil
 
+from hpclab.launch.private import private_folder
 from hpclab.run_folder import RunFolder, write_atomic
 
 POLL_S = 0.1
@@ -34,13 +35,12 @@ class Handover:
     @classmethod
     def of(cls, run: RunFolder, job_id: str, restart: int) -> Handover:
         handover = cls(run.submitit / "handover" / f"{job_id}.{restart}")
-        run.submitit.mkdir(parents=True, exist_ok=True)
-        handover.folder.parent.mkdir(mode=0o700, exist_ok=True)
-        handover.folder.mkdir(mode=0o700, exist_ok=True)
+        for folder in (run.submitit, handover.folder.parent, handover.folder):
+            private_folder(folder)
         return handover
 
     def put(self, name: str, content: str = "") -> None:
-        write_atomic(self.folder / name, content)
+        write_atomic(self.folder / name, content, private=True)
 
     def has(self, name: str) -> bool:
         return name in os.listdir(self.folder)  # noqa: PTH208 - names only, no stat of each

@@ -15,6 +15,7 @@ import psutil
 
 from hpclab.errors import ConfigError
 from hpclab.launch import queue
+from hpclab.launch.private import refuse_others
 from hpclab.run_folder import RunFolder, write_atomic
 
 
@@ -69,6 +70,7 @@ def process_is_alive(pid: int, started: float) -> bool:
 def read_owner(run: RunFolder) -> Owner | None:
     """Return the owner that the lock names, dead or alive; None when nobody holds it."""
     try:
+        refuse_others(run.lock)
         return Owner(**json.loads(run.lock.read_text()))
     except FileNotFoundError:
         return None
@@ -96,7 +98,7 @@ def acquire(run: RunFolder, owner: Owner) -> None:
         ConfigError: a live owner holds it.
     """
     draft = run.lock.with_name(f".lock.{uuid.uuid4().hex}")
-    write_atomic(draft, json.dumps(asdict(owner)))
+    write_atomic(draft, json.dumps(asdict(owner)), private=True)
     try:
         for _ in range(10):
             try:
@@ -127,7 +129,7 @@ def _remove_if_dead(run: RunFolder, new: Owner) -> None:
 
 def hand_over(run: RunFolder, owner: Owner) -> None:
     """Name a new owner for a lock that this process holds."""
-    write_atomic(run.lock, json.dumps(asdict(owner)))
+    write_atomic(run.lock, json.dumps(asdict(owner)), private=True)
 
 
 def release(run: RunFolder) -> None:
