@@ -103,6 +103,9 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Rehearse here: --local, scaled down, with a report.")
     ] = False,
+    no_snapshot: Annotated[
+        bool, typer.Option("--no-snapshot", help="Run the code as it is when the job starts; else a copy made now.")
+    ] = False,
 ) -> None:
     """Train on a Slurm cluster."""
     from hpclab.launch.submit import submit
@@ -117,15 +120,23 @@ def submit(
         print_only=print_only,
         local=local,
         dry_run=dry_run,
+        snapshot=not no_snapshot,
     )
 
 
 @app.command()
-def resume(run: Run, overrides: Overrides = None) -> None:
+def resume(
+    run: Run,
+    overrides: Overrides = None,
+    nodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Nodes; else as many as before.")] = None,
+    new_code: Annotated[
+        bool, typer.Option("--new-code", help="Run a new copy of the code; else the one it was submitted with.")
+    ] = False,
+) -> None:
     """Go on with a run from its last checkpoint, where and how it ran before."""
     from hpclab.launch.resume import resume
 
-    resume(run, overrides or [])
+    resume(run, overrides or [], num_nodes=nodes, new_code=new_code)
 
 
 @app.command()

@@ -57,6 +57,7 @@ SUBMIT = {
     "print_only": False,
     "local": False,
     "dry_run": False,
+    "snapshot": True,
 }
 
 
@@ -92,7 +93,9 @@ SUBMIT = {
             (Path("c.yaml"), []),
             SUBMIT | {"num_nodes": 2, "workers_per_node": 3, "local": True, "dry_run": True},
         ),
-        ("resume runs/a a=1", (Path("runs/a"), ["a=1"]), {}),
+        ("submit c.yaml --no-snapshot", (Path("c.yaml"), []), SUBMIT | {"snapshot": False}),
+        ("resume runs/a a=1", (Path("runs/a"), ["a=1"]), {"num_nodes": None, "new_code": False}),
+        ("resume runs/a --nodes 4 --new-code", (Path("runs/a"), []), {"num_nodes": 4, "new_code": True}),
         ("status", (None,), {"as_json": False, "watch": False}),
         ("status runs/a --json --watch", (Path("runs/a"),), {"as_json": True, "watch": True}),
         ("logs runs/a", (Path("runs/a"),), LOGS),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from hpclab.worker.threads import limit_spinning
 
@@ -59,6 +61,21 @@ def carried(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 def local(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the environment without what a surrounding job or launcher left in it, for workers on this machine."""
     return {name: value for name, value in environment.items() if not _describes_another_launch(name)}
+
+
+def frozen(environment: Mapping[str, str], code: Path | None) -> dict[str, str]:
+    """Return the environment of Python processes that import from a snapshot first, wherever they start."""
+    if code is None:
+        return dict(environment)
+    before = environment.get("PYTHONPATH", "")
+    path = f"{code}:{before}" if before else str(code)
+    # Without the last, `python -m` puts the working folder first, which is usually the checkout.
+    return {**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+
+def imports_from(code: Path) -> list[str]:
+    """Return shell lines that do what `frozen` does, after a setup script may have set PYTHONPATH."""
+    return [f'export PYTHONPATH={shlex.quote(str(code))}"${{PYTHONPATH:+:$PYTHONPATH}}"', "export PYTHONSAFEPATH=1"]
 
 
 def share_cores(variables: dict[str, str], num_workers: int) -> None:

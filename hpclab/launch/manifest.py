@@ -35,16 +35,20 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
     return manifest
 
 
-def write_manifest(run: RunFolder, launch: Mapping[str, Any]) -> None:
+def write_manifest(run: RunFolder, launch: Mapping[str, Any], *, code_kept: bool = False) -> None:
     """Write run.json; the id and the creation time of a run that exists stay.
 
     Args:
         run: its folder exists.
         launch: how the run is started, for `hpclab resume`.
+        code_kept: the commit on record stays, because its snapshot is what runs.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    manifest = read_manifest(run) if run.manifest.exists() else {"id": uuid.uuid4().hex[:12], "created": now}
-    manifest |= {"git_commit": _git_commit(), "versions": _versions(), "launch": dict(launch)}
+    new: dict[str, Any] = {"id": uuid.uuid4().hex[:12], "created": now}
+    manifest = read_manifest(run) if run.manifest.exists() else new
+    if not code_kept:
+        manifest["git_commit"] = _git_commit()
+    manifest |= {"versions": _versions(), "launch": dict(launch)}
     write_atomic(run.manifest, json.dumps(manifest, indent=1) + "\n")
 
 

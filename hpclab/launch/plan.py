@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpclab.config.load import load_config, load_profile
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
-from hpclab.launch import runs
+from hpclab.launch import environment, runs
 from hpclab.launch.checks import check_batches
 from hpclab.launch.node_job import NodeJob
 from hpclab.launch.train import torchrunx_logs
@@ -34,6 +34,8 @@ class SubmissionPlan:
     use_gpus: bool
     setup: Path | None
     """Script that the job sources."""
+    code: Path | None = None
+    """Snapshot that the job imports from; this package as it is then when there is none."""
 
     @property
     def world_size(self) -> int:
@@ -82,8 +84,9 @@ class SubmissionPlan:
         }
         for key in ("partition", "account", "qos", "constraint", "exclude", "mail_user", "mail_type"):
             values[key] = getattr(slurm, key)
-        if self.setup is not None:
-            values["setup"] = [f"source {shlex.quote(str(self.setup))}"]
+        before = [] if self.setup is None else [f"source {shlex.quote(str(self.setup))}"]
+        before += [] if self.code is None else environment.imports_from(self.code)
+        values["setup"] = before or None
         extra: dict[str, Any] = {"requeue": True}
         if slurm.reservation is not None:
             extra["reservation"] = slurm.reservation
@@ -109,6 +112,7 @@ class SubmissionPlan:
             "environments": f"{env.num_envs * ranks} in all, {samples} samples an iteration",
             "iterations": str(self.config.run.max_iterations),
             "setup": "none" if self.setup is None else str(self.setup),
+            "code": "as it is when the job starts" if self.code is None else f"frozen in {self.code}",
         }
         return "\n".join(f"{name + ':':14}{text}" for name, text in lines.items())
 
@@ -177,6 +181,21 @@ def plan_of(run: RunFolder, config: RunConfig) -> SubmissionPlan:
     plan = SubmissionPlan(run, config, launch.num_nodes, workers, use_gpus, _setup(config))
     check_batches(config, plan.world_size)
     return plan
+
+
+def from_snapshot(plan: SubmissionPlan, code: Path) -> SubmissionPlan:
+    """Return a plan whose job runs from the snapshot that an earlier submission made.
+
+    Raises:
+        ConfigError: it is gone.
+    """
+    if not (code / "hpclab").is_dir():
+        raise ConfigError(f"{code}: the run's snapshot of the code is gone; go on with a new one: --new-code")
+    setup = plan.setup
+    if setup is not None and setup.is_relative_to(_SOURCE_TREE):
+        frozen = code / setup.relative_to(_SOURCE_TREE)
+        setup = frozen if frozen.is_file() else setup
+    return replace(plan, code=code, setup=setup)
 
 
 def _setup(config: RunConfig) -> Path | None:

@@ -61,7 +61,7 @@ def run_here(plan: SubmissionPlan, *, quiet: bool = False) -> jobs.Attempt:
         stderr_to_stdout=True,
     )
     first_new = len(jobs.read(plan.run))
-    with environment.replaced(environment.local()), _deaf_to_interrupts():
+    with environment.replaced(environment.frozen(environment.local(), plan.code)), _deaf_to_interrupts():
         submitted: Any = executor.submit(job)
     controller: subprocess.Popen[bytes] = submitted._process
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hpclab.config.load import load_config
 from hpclab.errors import ConfigError
 from hpclab.launch import runs
 from hpclab.launch.manifest import read_manifest
-from hpclab.launch.plan import plan_of
-from hpclab.launch.submit import run_locally, submit_to_slurm
+from hpclab.launch.plan import from_snapshot, plan_of, with_options
+from hpclab.launch.submit import run_locally, submit_to_slurm, with_snapshot
 from hpclab.launch.train import train_run
 from hpclab.run_folder import RunFolder
 
 
-def resume(run: Path, overrides: list[str]) -> None:
+def resume(run: Path, overrides: list[str], *, num_nodes: int | None = None, new_code: bool = False) -> None:
     """Go on with a run from its last checkpoint: train it here again, or submit it again with its recorded plan.
 
     Args:
         run: run folder.
         overrides: `key.sub=value`, settings to change from here on.
+        num_nodes: of a submitted run, in place of what it had.
+        new_code: of a submitted run: take a new snapshot of the code; else the one it was submitted with stays.
 
     Raises:
         ConfigError: no run there, a live one, or a setting that cannot change.
@@ -31,11 +34,17 @@ def resume(run: Path, overrides: list[str]) -> None:
     how = read_manifest(folder).get("launch", {})
     config = runs.named(load_config(folder.config, overrides), folder)
     match how:
+        case {"command": "train"} if num_nodes is not None or new_code:
+            raise ConfigError(f"{folder.path}: was started by hpclab train, which has no --nodes and no --new-code")
         case {"command": "train", "gpu_ids": gpu_ids, "num_workers": num_workers, "torchrunx_log_dir": log_dir}:
             train_run(folder, config, gpu_ids=gpu_ids, num_workers=num_workers, torchrunx_log_dir=log_dir)
-        case {"command": "submit", "local": True}:
-            run_locally(plan_of(folder, config))
-        case {"command": "submit", "local": False}:
-            submit_to_slurm(plan_of(folder, config))
+        case {"command": "submit", "local": bool(local)}:
+            config = with_options(config, num_nodes=num_nodes, gpus_per_node=None, workers_per_node=None)
+            plan, checkout = plan_of(folder, config), None
+            if new_code:
+                plan, checkout = with_snapshot(plan)
+            elif how.get("code") is not None:
+                plan = from_snapshot(plan, Path(os.path.normpath(folder.path / how["code"])))
+            (run_locally if local else submit_to_slurm)(plan, checkout)
         case _:
             raise ConfigError(f"{folder.manifest}: does not say how the run was started; use hpclab train or submit")

@@ -70,7 +70,12 @@ def check(run: RunFolder, config: RunConfig, owner: lock.Owner | None = None) ->
 
 @contextmanager
 def opened(
-    run: RunFolder, config: RunConfig, launch: Mapping[str, Any], *, owner: lock.Owner | None = None
+    run: RunFolder,
+    config: RunConfig,
+    launch: Mapping[str, Any],
+    *,
+    owner: lock.Owner | None = None,
+    code_kept: bool = False,
 ) -> Iterator[OpenRun]:
     """Create or open a run and own it for the duration of a block.
 
@@ -79,6 +84,7 @@ def opened(
         config: the resolved settings; they become the run's config.yaml.
         launch: how it is started, for `hpclab resume`.
         owner: who owns it; this process when not given.
+        code_kept: it runs from the snapshot of an earlier attempt.
 
     Raises:
         ConfigError: as `check`.
@@ -92,7 +98,7 @@ def opened(
     with lock.held(run, owner):
         config = named(config, run)
         write_atomic(run.config, dump_config(config))
-        write_manifest(run, launch)
+        write_manifest(run, launch, code_kept=code_kept)
         run.cancel_request.unlink(missing_ok=True)
         yield OpenRun(run, config, notes)
 

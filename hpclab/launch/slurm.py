@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,14 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from hpclab.errors import LaunchError
 from hpclab.launch.plan import SubmissionPlan
+from hpclab.launch.private import private_folder
 
 _ANY_NUMBER_OF_TIMEOUTS = 1_000_000
 """submitit takes any signal of a job of at most 10 minutes for a timeout, so its own limit cannot be used."""
+_TEST_TIMEOUT_S = 60.0
+_ERROR = re.compile(r"(?:sbatch: )?(?:(?:error|fatal|allocation failure): |(?=unrecognized option))(.+)")
+_PASSING = ("Required node not available", "Required partition not available", "Requested nodes are busy")
+"""What --test-only calls a failure although the job would wait in the queue until it is over."""
 
 
 class _Executor(SlurmExecutor):
@@ -45,13 +53,40 @@ def check_slurm() -> None:
         raise LaunchError("no sbatch here: submit from a login node, or use --local to run the job on this machine")
 
 
+def check_job(plan: SubmissionPlan) -> str:
+    """Let Slurm judge a job's script without submitting it, before anything is written.
+
+    Returns:
+        When it expects to start it, in words; empty when it does not say.
+
+    Raises:
+        LaunchError: Slurm would refuse the job, with its own words.
+    """
+    try:
+        done = subprocess.run(
+            ["sbatch", "--test-only"], input=sbatch_script(plan), capture_output=True, text=True, errors="replace",
+            timeout=_TEST_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return ""  # a busy controller: the submission itself will tell
+    said = done.stderr + done.stdout
+    if done.returncode == 0:
+        found = re.search(r"to start at (\S+)", said)
+        return found[1].replace("T", " ") if found else ""
+    words = _own_words(said)
+    if any(passing in words for passing in _PASSING):
+        return f"unknown; Slurm says now: {words}"
+    raise LaunchError(f"Slurm refuses the job: {words}")
+
+
 def submit_job(plan: SubmissionPlan) -> str:
     """Submit and return the job id.
 
     Raises:
+        ConfigError: the folder of its pickles is not the user's own.
         LaunchError: Slurm refuses, with its own words.
     """
-    plan.run.submitit.mkdir(parents=True, exist_ok=True)
+    private_folder(plan.run.submitit)
     before = set(plan.run.submitit.iterdir())
     try:
         # submitit prints what sbatch complains about, and raises it as well.
@@ -60,7 +95,7 @@ def submit_job(plan: SubmissionPlan) -> str:
     except (FailedJobError, FailedSubmissionError) as error:
         for path in set(plan.run.submitit.iterdir()) - before:
             path.unlink(missing_ok=True)
-        raise LaunchError(f"Slurm refused the job: {_own_words(error)}") from error
+        raise LaunchError(f"Slurm refused the job: {_own_words(str(error))}") from error
     return str(job.job_id)
 
 
@@ -70,7 +105,7 @@ def _executor(plan: SubmissionPlan) -> _Executor:
     return executor
 
 
-def _own_words(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line.removeprefix("sbatch: error: ") for line in lines if line.startswith("sbatch: error:")]
-    return "; ".join(said) or (lines[-1] if lines else type(error).__name__)
+def _own_words(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    marked = [match[1] for line in lines if (match := _ERROR.match(line))]
+    return "; ".join(dict.fromkeys(marked)) or (lines[-1] if lines else "sbatch failed without a word")

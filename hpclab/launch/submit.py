@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, lock, runs
 from hpclab.launch.plan import SubmissionPlan, make_plan
-from hpclab.launch.slurm import check_slurm, sbatch_script, submit_job
+from hpclab.launch.slurm import check_job, check_slurm, sbatch_script, submit_job
+from hpclab.launch.snapshot import Checkout, check_size, find_checkout, write_snapshot
 from hpclab.launch.train import EXIT_STOPPED
 
 
@@ -23,6 +27,7 @@ def submit(
     print_only: bool,
     local: bool,
     dry_run: bool,
+    snapshot: bool = True,
 ) -> None:
     """Submit a config's run; see `plan.make_plan` for the arguments.
 
@@ -30,6 +35,7 @@ def submit(
         print_only: print the plan and the sbatch script, and start nothing.
         local: run the job on this machine, in the foreground.
         dry_run: `local`, scaled down, with a report.
+        snapshot: freeze the code that the job runs.
 
     Raises:
         ConfigError: the request cannot be carried out; nothing was written.
@@ -45,6 +51,9 @@ def submit(
         workers_per_node=workers_per_node,
         profile=profile,
     )
+    checkout = None
+    if snapshot and not dry_run:
+        plan, checkout = with_snapshot(plan)
     if print_only:
         print(f"{plan}\n\n{sbatch_script(plan)}")
     elif dry_run:
@@ -52,35 +61,57 @@ def submit(
 
         raise SystemExit(rehearse(plan))
     elif local:
-        run_locally(plan)
+        run_locally(plan, checkout)
     else:
-        submit_to_slurm(plan)
+        submit_to_slurm(plan, checkout)
 
 
-def submit_to_slurm(plan: SubmissionPlan) -> None:
-    """Create or open the run, submit it, and say what to do next."""
+def with_snapshot(plan: SubmissionPlan) -> tuple[SubmissionPlan, Checkout | None]:
+    """Return the plan of a job that runs from a snapshot, and what to copy for it; nothing is written.
+
+    Raises:
+        ConfigError: the code is too big, or cannot be listed.
+    """
+    checkout = find_checkout(without=plan.run.path.parent)
+    if isinstance(checkout, str):
+        print(f"code:       no snapshot: {checkout}")
+        return plan, None
+    check_size(checkout)
+    setup = None if plan.setup is None else checkout.frozen_path(plan.setup, plan.run.code)
+    return replace(plan, code=plan.run.code, setup=setup), checkout
+
+
+def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
+    """Create or open the run, submit it, and say what to do next.
+
+    Args:
+        plan: what to submit.
+        checkout: what to copy into the run's snapshot; None when it stays as it is.
+    """
     check_slurm()
+    runs.check(plan.run, plan.config)
     variables, dropped = environment.for_submission()
     if dropped:
         print(f"left out of the job's environment: {', '.join(dropped)}")
-    with runs.opened(plan.run, plan.config, {"command": "submit", "local": False}) as opened:
-        plan = replace(plan, config=opened.config)
-        with environment.replaced(variables):
-            job_id = submit_job(plan)
-        lock.hand_over(plan.run, lock.Owner.job(job_id))
+    with environment.replaced(variables):
+        expected_start = check_job(plan)
+        with _opened(plan, checkout, local=False) as opened:
+            job_id = submit_job(replace(plan, config=opened.config))
+            lock.hand_over(plan.run, lock.Owner.job(job_id))
     for note in opened.notes:
         print(note)
-    print(f"job:        {job_id}\nrun folder: {plan.run.path}")
+    print(f"job:        {job_id}" + (f", expected start: {expected_start}" if expected_start else ""))
+    print(f"run folder: {plan.run.path}")
     for command in ("status", "logs -f", "cancel"):
         print(f"  hpclab {command} {plan.run.path}")
 
 
-def run_locally(plan: SubmissionPlan) -> None:
-    """Create or open the run and run its job here."""
+def run_locally(plan: SubmissionPlan, checkout: Checkout | None) -> None:
+    """Create or open the run and run its job here; `checkout` as of `submit_to_slurm`."""
     from hpclab.launch.pseudo_nodes import devices_by_node, run_here
 
     devices_by_node(plan)  # fails before anything is written
-    with runs.opened(plan.run, plan.config, {"command": "submit", "local": True}) as opened:
+    with _opened(plan, checkout, local=True) as opened:
         for note in opened.notes:
             print(note)
         print(f"run folder: {plan.run.path}", flush=True)
@@ -90,3 +121,14 @@ def run_locally(plan: SubmissionPlan) -> None:
     if attempt.cause != "completed":
         print(f"stopped; go on with: hpclab resume {plan.run.path}", flush=True)
         raise SystemExit(EXIT_STOPPED)
+
+
+@contextmanager
+def _opened(plan: SubmissionPlan, checkout: Checkout | None, *, local: bool) -> Iterator[runs.OpenRun]:
+    code = None if plan.code is None else os.path.relpath(plan.code, plan.run.path)
+    launch = {"command": "submit", "local": local, "code": code}
+    kept = plan.code is not None and checkout is None
+    with runs.opened(plan.run, plan.config, launch, code_kept=kept) as opened:
+        if plan.code is not None and checkout is not None:
+            write_snapshot(checkout, plan.code)
+        yield opened

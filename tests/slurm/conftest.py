@@ -13,7 +13,11 @@ task: cartpole-balance
 run: {{root: {root}, name: tiny}}
 env: {{num_envs: 8}}
 """
-SBATCH = """cp "${@: -1}" "$RECORDS/script.sh"; env > "$RECORDS/environment"; echo Submitted batch job 11"""
+SBATCH = """\
+if [ "$1" = --test-only ]; then
+    cat > "$RECORDS/tested.sh"; echo "sbatch: Job 11 to start at 2026-11-29T23:19:35 using 2 processors" >&2; exit
+fi
+cp "${@: -1}" "$RECORDS/script.sh"; env > "$RECORDS/environment"; echo Submitted batch job 11"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def submit(config: Path) -> Submit:
 
         defaults: dict[str, object] = {
             "num_nodes": 2, "gpus_per_node": None, "workers_per_node": None, "profile": None, "print_only": False,
-            "local": False, "dry_run": False,
+            "local": False, "dry_run": False, "snapshot": False,
         }  # fmt: skip
         submit(config, list(overrides), **(defaults | options))  # type: ignore[arg-type]
 

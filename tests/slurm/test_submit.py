@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +16,7 @@ from hpclab.launch.cancel import cancel
 from hpclab.launch.manifest import read_manifest
 from hpclab.launch.resume import resume
 from hpclab.run_folder import RunFolder
-from tests.slurm.conftest import FakeSlurm
+from tests.slurm.conftest import SBATCH, FakeSlurm
 
 Submit = Callable[..., None]
 GOLDEN = Path(__file__).with_name("golden_sbatch.sh")
@@ -56,7 +59,7 @@ def test_after_a_submission_the_job_owns_the_run(
     assert f"hpclab logs -f {run.path}" in said
     with pytest.raises(ConfigError, match="in use by Slurm job 11"):
         submit(workers_per_node=2)
-    assert sum(call.startswith("sbatch") for call in slurm.calls()) == 1
+    assert sum(call.startswith("sbatch") for call in slurm.calls()) == 2, "the test and the submission"
 
 
 def test_leaks_of_a_surrounding_job_are_dropped_and_named(
@@ -75,10 +78,112 @@ def test_leaks_of_a_surrounding_job_are_dropped_and_named(
 
 def test_a_refused_job_ends_with_slurms_own_words(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
     slurm.command("sbatch", "echo 'sbatch: error: invalid partition specified: nope' >&2; exit 1")
-    with pytest.raises(LaunchError, match="Slurm refused the job: invalid partition specified: nope"):
+    with pytest.raises(LaunchError, match="Slurm refuses the job: invalid partition specified: nope"):
         submit("slurm.partition=nope")
+    assert not run.path.parent.exists()
+
+
+def test_a_job_that_is_refused_after_the_test_leaves_nothing_live(
+    slurm: FakeSlurm, submit: Submit, run: RunFolder
+) -> None:
+    refused = "echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1"
+    slurm.command("sbatch", f'[ "$1" = --test-only ] && exit; {refused}')
+    with pytest.raises(LaunchError, match="Slurm refused the job: Batch job submission failed: Invalid qos") as caught:
+        submit()
+    assert caught.value.exit_code == 3
     assert not run.lock.exists()
     assert list(run.submitit.iterdir()) == []
+
+
+def test_slurm_judges_the_very_script_first_and_says_when_it_starts(
+    slurm: FakeSlurm, submit: Submit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit()
+    tested, submitted = [call for call in slurm.calls() if call.startswith("sbatch")]
+    assert tested == "sbatch --test-only"
+    assert "--test-only" not in submitted
+    assert (slurm.folder / "tested.sh").read_text() == slurm.script()
+    assert "job:        11, expected start: 2026-11-29 23:19:35\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("allocation failure: Invalid feature specification", "Invalid feature specification"),
+        (
+            "sbatch: error: invalid partition specified: no\nallocation failure: Invalid partition name specified",
+            "invalid partition specified: no; Invalid partition name specified",
+        ),
+        ("sbatch: unrecognized option '--bogus=1'\nTry \"sbatch --help\"", "unrecognized option '--bogus=1'"),
+        ("", "sbatch failed without a word"),
+    ],
+)
+def test_slurms_words(slurm: FakeSlurm, submit: Submit, run: RunFolder, said: str, words: str) -> None:
+    (slurm.folder / "said").write_text(said)
+    slurm.command("sbatch", 'cat "$RECORDS/said" >&2; exit 1')
+    with pytest.raises(LaunchError) as caught:
+        submit()
+    assert str(caught.value) == f"Slurm refuses the job: {words}"
+    assert not run.path.parent.exists()
+
+
+def test_a_partition_that_is_down_now_does_not_refuse_a_job_that_can_wait(
+    slurm: FakeSlurm, submit: Submit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down = "Required partition not available (inactive or drain)"
+    slurm.command(
+        "sbatch", f"if [ $1 = --test-only ]; then echo 'allocation failure: {down}' >&2; exit 1; fi\n{SBATCH}"
+    )
+    submit()
+    assert f"job:        11, expected start: unknown; Slurm says now: {down}" in capsys.readouterr().out
+
+
+def test_pickles_and_locks_are_the_users_own(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
+    before = os.umask(0o022)
+    try:
+        submit()
+    finally:
+        os.umask(before)
+    assert run.submitit.stat().st_mode & 0o777 == 0o700
+    assert run.lock.stat().st_mode & 0o777 == 0o600
+    assert run.config.stat().st_mode & 0o777 == 0o644
+    assert run.manifest.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_folder_for_pickles_that_leads_elsewhere_is_refused(
+    slurm: FakeSlurm, submit: Submit, run: RunFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    run.path.mkdir(parents=True)
+    run.submitit.symlink_to(tmp_path / "theirs")
+    with pytest.raises(ConfigError, match=r"submitit: is a link, where only"):
+        submit()
+    assert not run.lock.exists()
+    assert not any("--test-only" not in call for call in slurm.calls() if call.startswith("sbatch"))
+
+
+def test_the_job_runs_from_a_snapshot(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
+    submit(snapshot=True)
+    assert (run.code / "hpclab" / "launch" / "snapshot.py").is_file()
+    assert read_manifest(run)["launch"]["code"] == "code"
+    code = shlex.quote(str(run.code))
+    assert f'export PYTHONPATH={code}"${{PYTHONPATH:+:$PYTHONPATH}}"\nexport PYTHONSAFEPATH=1\n' in slurm.script()
+
+
+def test_resume_keeps_the_snapshot_or_takes_a_new_one(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
+    submit(snapshot=True)
+    first, marker = slurm.script(), run.code / "marker"
+    marker.touch()
+    slurm.command("scontrol", "echo JobId=11 JobState=CANCELLED")
+    resume(run.path, [])
+    assert marker.exists()
+    assert slurm.script() == first
+    resume(run.path, [], new_code=True, num_nodes=3)
+    assert not marker.exists()
+    assert "#SBATCH --nodes=3\n" in slurm.script()
+    shutil.rmtree(run.code)
+    with pytest.raises(ConfigError, match="snapshot of the code is gone; go on with a new one: --new-code"):
+        resume(run.path, [])
 
 
 def test_without_sbatch_the_way_out_is_named(
