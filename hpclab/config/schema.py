@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from hpclab.config.sbatch import parse_sbatch_options
 from hpclab.config.units import parse_budget, parse_memory_mb, parse_walltime_min
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -240,8 +241,12 @@ class SlurmSection(Section):
     """Events that send mail (e.g. END,FAIL)."""
     setup: str | None = None
     """Shell script that the job sources before its workers start."""
-    extra: dict[str, str | int | bool] = {}
-    """Any further sbatch option, by its long name without dashes."""
+    command_prefix: str | None = None
+    """Shell words before each node's Python, to run it in a container (e.g. apptainer exec --nv image.sif)."""
+    max_parallel: Count | None = None
+    """Members of a sweep that run at once; as many as the cluster lets when not given."""
+    extra: Annotated[dict[str, str | int | bool], AfterValidator(parse_sbatch_options)] = {}
+    """Any further sbatch option, by its long name without dashes; true for one without a value, false for none."""
 
 
 class MetricsSection(Section):

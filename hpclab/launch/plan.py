@@ -91,7 +91,7 @@ class SubmissionPlan:
         if slurm.reservation is not None:
             extra["reservation"] = slurm.reservation
         # sbatch options without a value: true writes them, false leaves them out, as it does for our own.
-        extra |= {key.replace("_", "-"): value for key, value in slurm.extra.items()}
+        extra |= slurm.extra
         values["additional_parameters"] = {key: value for key, value in extra.items() if value is not False}
         return {key: value for key, value in values.items() if value is not None or key == "wckey"}
 

@@ -6,9 +6,10 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
-from pathlib import Path
+import sys
 from typing import Any
 
 from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -100,7 +101,12 @@ def submit_job(plan: SubmissionPlan) -> str:
 
 
 def _executor(plan: SubmissionPlan) -> _Executor:
-    executor = _Executor(folder=Path(plan.run.submitit), max_num_timeout=_ANY_NUMBER_OF_TIMEOUTS)
+    prefix, python = plan.config.slurm.command_prefix, shlex.quote(sys.executable)
+    executor = _Executor(
+        folder=plan.run.submitit,
+        max_num_timeout=_ANY_NUMBER_OF_TIMEOUTS,
+        python=python if prefix is None else f"{prefix} {python}",
+    )
     executor.update_parameters(**plan.parameters())
     return executor
 

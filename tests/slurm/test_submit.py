@@ -228,6 +228,35 @@ def test_options_of_a_profile_and_of_the_command_line(slurm: FakeSlurm, submit: 
     assert "--requeue" not in script
 
 
+def test_every_setting_of_a_profile_reaches_the_script(slurm: FakeSlurm, submit: Submit, config: Path) -> None:
+    (config.parent / "slurm" / "profiles" / "full.yaml").write_text(
+        "partition: p\naccount: a\nqos: q\nconstraint: c\ngres: gpu:x:2\nexclude: n1\nreservation: r\n"
+        "mail_user: me@x\nmail_type: END\nsetup: site.sh\ncommand_prefix: apptainer exec --nv image.sif\n"
+        "extra: {slurm_comment: a b, switches: 1}\n"
+    )
+    (config.parent / "site.sh").touch()
+    submit(profile="full")
+    script = slurm.script()
+    for option in (
+        "partition=p", "account=a", "qos=q", "constraint=c", "gres=gpu:x:2", "exclude=n1", "reservation=r",
+        "mail-user=me@x", "mail-type=END", "comment='a b'", "switches=1",
+    ):  # fmt: skip
+        assert f"#SBATCH --{option}\n" in script
+    assert f"source {config.parent / 'site.sh'}\n" in script
+    assert f"--export=ALL apptainer exec --nv image.sif {shlex.quote(sys.executable)} -u -m submitit" in script
+
+
+def test_an_unknown_key_of_a_profile_names_the_valid_ones(submit: Submit, config: Path) -> None:
+    (config.parent / "slurm" / "profiles" / "bad.yaml").write_text("zzz: 1\nextra: {time: 3}\n")
+    with pytest.raises(ConfigError) as caught:
+        submit(profile="bad")
+    unknown, own = str(caught.value).splitlines()
+    assert "bad.yaml:1: unknown key 'zzz'" in unknown
+    assert "partition" in unknown
+    assert "command_prefix" in unknown
+    assert "time has a setting of its own: slurm.time" in own
+
+
 def test_a_short_walltime_keeps_time_to_train(slurm: FakeSlurm, submit: Submit) -> None:
     submit("slurm.time=3")
     assert "#SBATCH --signal=USR2@60\n" in slurm.script()
