@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at a run's configuration before it starts.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+checkpoint_app = typer.Typer(help="Look at what a run has saved.", no_args_is_help=True)
+app.add_typer(checkpoint_app, name="checkpoint")
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file that describes the run.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/g1.")]
@@ -203,6 +205,33 @@ def schema() -> None:
     from hpclab.config.json_schema import run_json_schema
 
     print(json.dumps(run_json_schema(), indent=2))
+
+
+Saved = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="runs/g1 or runs/g1/checkpoints/iter-000050.")]
+
+
+@checkpoint_app.command("ls")
+def checkpoint_ls(path: Saved) -> None:
+    """List a run's checkpoints, or what is inside one."""
+    from hpclab.checkpoint.inspect import ls
+
+    ls(path)
+
+
+@checkpoint_app.command("verify")
+def checkpoint_verify(path: Saved) -> None:
+    """Read every file again and name those that are damaged."""
+    from hpclab.checkpoint.inspect import verify
+
+    verify(path)
+
+
+@checkpoint_app.command("diff")
+def checkpoint_diff(one: Saved, other: Saved) -> None:
+    """Say where two checkpoints differ (a run's newest one, where a run is named); exit code 1 if they do."""
+    from hpclab.checkpoint.compare import diff
+
+    raise typer.Exit(1 if diff(one, other) else 0)
 
 
 def main(arguments: list[str] | None = None) -> None:
