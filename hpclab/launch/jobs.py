@@ -54,8 +54,10 @@ def close_lost(run: RunFolder) -> None:
         if attempt.cause is None:
             cause: Cause = "node_failure" if attempt.launcher == "slurm" else "crashed"
             note = "ended without a word"
-            if attempt.launcher == "slurm" and run.stop_file(attempt.number).exists():
-                cause, note = "preempted", "killed after the notice, before it had ended"
+            stop_file = run.stop_file(attempt.number)
+            if attempt.launcher == "slurm" and stop_file.exists():
+                cause = "timeout" if "walltime" in stop_file.read_text() else "preempted"
+                note = "killed after the notice, before it had ended"
             finish(run, attempt.number, cause, note=note)
 
 

@@ -25,6 +25,7 @@ from hpclab.launch.node_job import NodeJob
 from hpclab.launch.preemption import Decision, Notices, decide
 from hpclab.launch.rank import run_rank
 from hpclab.launch.torchrunx_launcher import Nodes, launch
+from hpclab.launch.walltime import WalltimeWatch
 from hpclab.worker.spec import Outcome, WorkerSpec
 
 EXIT_UNFINISHED = 143
@@ -43,7 +44,15 @@ class Leader:
         self._handover = handover
         self._agent = agent
         self._attempt: int | None = None
-        self._started = time.time()
+        left_s = walltime_left_s(os.environ, time.time())
+        self._walltime = WalltimeWatch(
+            job.run,
+            end=time.time() + (60 * job.walltime_min if left_s is None else left_s),
+            walltime_s=60 * job.walltime_min,
+            signal_lead_s=job.signal_lead_s,
+            stop=self._stop,
+            say=self._say,
+        )
         self._submitter_gone = False
 
     def run(self, *, through_submitit: bool) -> Outcome:
@@ -52,7 +61,8 @@ class Leader:
             self._handover.put_process("leader", os.getpid())
             self._check_budgets()
             attempt = self._begin(notices)
-            outcome, error = self._launch(attempt)
+            with self._walltime:
+                outcome, error = self._launch(attempt)
             if error is None and outcome is not None and outcome.kind == "completed":
                 self._end(attempt, "completed")
                 self._handover.put_outcome("completed")
@@ -230,12 +240,12 @@ class Leader:
             lock.release(self._run)
 
     def _on_notice(self, number: signal.Signals) -> None:
-        self._stop(number.name)
+        self._stop(f"{number.name} received")
 
     def _stop(self, why: str) -> None:
-        if self._attempt is not None:
-            self._run.stop_file(self._attempt).touch()
-        self._say(f"{why} received: the ranks save and stop")
+        if self._attempt is not None and not self._run.stop_file(self._attempt).exists():
+            self._run.stop_file(self._attempt).write_text(why)
+        self._say(f"{why}: the ranks save and stop")
 
     def _notice_names(self, notices: Notices) -> set[str]:
         """Return the notices that any node got."""
@@ -245,10 +255,7 @@ class Leader:
         return names | {path.read_text() for path in self._handover.folder.glob("*.notice")}
 
     def _timed_out(self) -> bool:
-        left = walltime_left_s(os.environ, time.time())
-        if left is None:
-            left = self._started + 60 * self._job.walltime_min - time.time()
-        return left < self._job.signal_lead_s + _LATENESS_S
+        return self._walltime.stopped or self._walltime.left_s() < self._job.signal_lead_s + _LATENESS_S
 
     @contextmanager
     def _submitter_watched(self) -> Iterator[None]:
@@ -259,7 +266,7 @@ class Leader:
             while submitter is not None and not over.wait(1.0):
                 if os.getppid() != parent or not lock.process_is_alive(submitter.pid, submitter.started):
                     self._submitter_gone = True
-                    self._stop("end of the submitting process")
+                    self._stop("the submitting process is gone")
                     return
 
         threading.Thread(target=watch, name="submitter", daemon=True).start()

@@ -127,5 +127,6 @@ def decide(
         return Decision("fail", cause, "this job may not be requeued (--no-requeue)")
     if preempted or usr2 or not term:
         # Neither signal: a rank got the notice alone, or stopped by itself before the walltime.
-        return Decision("requeue", cause, "preempted" if preempted else "notice received")
+        quiet = "the walltime is nearly over" if timed_out else "notice received"
+        return Decision("requeue", cause, "preempted" if preempted else quiet)
     return Decision("fail", "cancelled", "TERM came without a preemption: somebody signalled the job")

@@ -68,10 +68,12 @@ class OnPolicyRunner:
         self.env_steps = 0
         """Environment steps done, over all ranks and attempts."""
         self._episodes = EpisodeTracker(env.num_envs, env.device)
+        self.on_progress: Callable[[], None] = lambda: None
+        """Told at the end of every iteration."""
         self._values: dict[str, float] = {}
         """What the last iteration reported."""
         self._state = TrainingState(env, algorithm, self._episodes, collectives)
-        self._saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
+        self.saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
         self._packed = PackedSum(collectives, env.device)
         self._stopwatch = Stopwatch(env.device)
         graphs = config.run.cuda_graphs
@@ -113,6 +115,7 @@ class OnPolicyRunner:
             return Outcome("completed", self.iteration, self.env_steps)
         while True:
             stopping = self._iterate(reporter, attempt)
+            self.on_progress()
             if self._complete():
                 self.save()
                 return Outcome("completed", self.iteration, self.env_steps)
@@ -120,7 +123,7 @@ class OnPolicyRunner:
                 self.save()
                 return Outcome("stopped", self.iteration, self.env_steps)
             if self.iteration % self.config.run.save_interval == 0:
-                self._saving.begin(self.iteration, self._values)
+                self.saving.begin(self.iteration, self._values)
 
     def save(self) -> None:
         """Write a checkpoint of the state between two iterations and wait for it. Collective.
@@ -128,7 +131,7 @@ class OnPolicyRunner:
         Raises:
             CheckpointError: it could not be written.
         """
-        self._saving.save(self.iteration, self._values)
+        self.saving.save(self.iteration, self._values)
 
     def _capture(self) -> States:
         counters = {
@@ -183,7 +186,7 @@ class OnPolicyRunner:
         sums[tags.WARNINGS] = float(self._diagnose())
         own: dict[str, Number] = {f"Loss/{name}": value for name, value in losses.items()}
         own[tags.MEAN_STD] = self.algorithm.mean_std
-        stop: dict[str, Number] = {"stop": float(self.stop()), **self._saving.progress()}
+        stop: dict[str, Number] = {"stop": float(self.stop()), **self.saving.progress()}
         shared, mine = (stop | sums, own) if self._global_metrics else (stop, sums | own)
         numbers = self._packed.read(shared, mine)
         values = {tag: numbers[tag] for tag in (*own, tags.WARNINGS)}
@@ -192,7 +195,7 @@ class OnPolicyRunner:
             values[tags.MEAN_EPISODE_LENGTH] = numbers["recent length"] / recent
         if ended := numbers["ended"]:
             values |= {tag: numbers[tag] / ended for tag in totals.sums}
-        self._saving.advance(numbers)
+        self.saving.advance(numbers)
         return values, numbers["stop"] > 0
 
     def _diagnose(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -27,12 +28,17 @@ class Saving:
         self._leader = leader
         self._capture = capture
         self.progress = store.progress
+        self.on_saved: Callable[[float], None] = lambda duration_s: None
+        """Told of every checkpoint that is complete, and how long it took [s]."""
+        self._began = 0.0
+        self._iteration: int | None = None
 
     def begin(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Copy the state between two iterations and write it while training goes on."""
         with self._training_goes_on():
             self._log(self._store.finish())  # waits only where writing takes longer than the interval
         with self._training_goes_on():
+            self._began = time.monotonic()
             shared, shard = self._capture()
             self._store.begin(iteration, shared=shared, shard=shard, num_envs=self._num_envs, metrics=metrics)
 
@@ -49,12 +55,20 @@ class Saving:
         """
         with self._training_goes_on():
             self._log(self._store.finish())
+        self._began = time.monotonic()
         shared, shard = self._capture()
         self._store.save(iteration, shared=shared, shard=shard, num_envs=self._num_envs, metrics=metrics)
+        self._report(iteration)
 
     def _log(self, saved: int | None) -> None:
         if saved is not None:
             _LOGGER.info("saved after iteration %d", saved - 1)
+            self._report(saved)
+
+    def _report(self, iteration: int) -> None:
+        if iteration != self._iteration:  # the store writes none twice: that takes no time
+            self._iteration = iteration
+            self.on_saved(time.monotonic() - self._began)
 
     @contextmanager
     def _training_goes_on(self) -> Iterator[None]:

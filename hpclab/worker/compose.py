@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import platform
 import random
-from contextlib import closing
+from contextlib import closing, suppress
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from hpclab.metrics.console import ConsoleSink
 from hpclab.metrics.jsonl import JsonlSink
 from hpclab.metrics.record import Sink
 from hpclab.metrics.reporter import Reporter
-from hpclab.run_folder import RunFolder
+from hpclab.run_folder import RunFolder, write_atomic
 from hpclab.runners.on_policy import OnPolicyRunner
 from hpclab.worker.context import WorkerContext
 from hpclab.worker.failure import FailureReport
@@ -68,6 +69,8 @@ def train(
     ):
         runner = _runner(config, run, env, device, collectives, stop)
         failure.iteration = lambda: runner.iteration
+        if context.rank == 0:
+            runner.saving.on_saved = lambda duration_s: _write_save_time(run, duration_s)
         runner.resume()
         sinks = _sinks(spec, run, config, context.world_size, runner) if context.rank == 0 else []
         with closing(Reporter(sinks)) as reporter, failure:
@@ -96,6 +99,13 @@ def _runner(
     retention = Retention(config.run.keep_last, config.run.keep_every, config.run.keep_best)
     store = CheckpointStore(run.checkpoints, collectives, config_sha256=digest, retention=retention)
     return OnPolicyRunner(config, env, algorithm, collectives, store, stop.requested)
+
+
+def _write_save_time(run: RunFolder, duration_s: float) -> None:
+    """Tell the launcher how long a checkpoint takes; training does not depend on it."""
+    with suppress(OSError):
+        run.metrics.mkdir(parents=True, exist_ok=True)
+        write_atomic(run.save_time, json.dumps({"save_s": round(duration_s, 3)}) + "\n")
 
 
 def _sinks(spec: WorkerSpec, run: RunFolder, config: RunConfig, world_size: int, runner: OnPolicyRunner) -> list[Sink]:

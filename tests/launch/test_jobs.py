@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from hpclab.launch import jobs
 from hpclab.run_folder import RunFolder
 
@@ -37,9 +39,12 @@ def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
     assert jobs.read(run) == []
 
 
-def test_a_job_killed_after_its_notice_was_preempted(run: RunFolder) -> None:
+@pytest.mark.parametrize(
+    ("why", "cause"), [("", "preempted"), ("SIGTERM received", "preempted"), ("the walltime's end is near", "timeout")]
+)
+def test_a_job_killed_after_it_was_told_to_stop_keeps_that_cause(run: RunFolder, why: str, cause: str) -> None:
     jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
     run.logs(0).mkdir(parents=True)
-    run.stop_file(0).touch()
+    run.stop_file(0).write_text(why)
     jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
-    assert jobs.read(run)[0].cause == "preempted"
+    assert jobs.read(run)[0].cause == cause

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,38 @@ def test_a_complete_run_frees_its_folder(slurm: FakeSlurm, run: RunFolder, monke
     assert jobs.read(run)[0].cause == "completed"
     assert not run.lock.exists()
     assert slurm.calls() == []
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_the_walltimes_end_needs_no_notice(slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm.command("scontrol", RUNNING)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 50))
+
+    def ranks(*_: object, **__: object) -> Outcome:
+        while not run.stop_file(0).exists():
+            pass
+        return Outcome("stopped", 5, 100)
+
+    with pytest.raises(SystemExit) as left:
+        lead(run, monkeypatch, ranks)
+    assert left.value.code != 0
+    assert slurm.calls()[-1] == "scontrol requeue 11"
+    (attempt,) = jobs.read(run)
+    assert (attempt.cause, attempt.note) == ("timeout", "the walltime is nearly over")
+    assert "the walltime's end is near: the ranks save and stop" in run.launcher_log(0).read_text()
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_a_notice_that_comes_too_late_is_warned_of(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.metrics.mkdir()
+    run.save_time.write_text('{"save_s": 100.0}')
+
+    def ranks(*_: object, **__: object) -> Outcome:
+        while "warning" not in run.launcher_log(0).read_text():
+            pass
+        return Outcome("completed", 5, 100)
+
+    lead(run, monkeypatch, ranks)
+    assert "set slurm.signal_lead_s=230" in run.launcher_log(0).read_text()

@@ -1,5 +1,6 @@
 """One rank in this process: how it fails, stops, and that it trains."""
 
+import json
 import os
 import signal
 import threading
@@ -97,6 +98,19 @@ def test_a_stop_asked_for_before_the_start_is_heard(tmp_path: Path) -> None:
     run.logs(0).mkdir(parents=True)
     run.stop_file(0).touch()
     assert attempt(run).iteration == 1
+
+
+def test_the_time_of_the_last_checkpoint_is_left_for_the_launcher(tmp_path: Path, monkeypatch) -> None:
+    write = disk.write_file
+
+    def slow(*arguments, **options):
+        threading.Event().wait(0.1)
+        return write(*arguments, **options)
+
+    monkeypatch.setattr(disk, "write_file", slow)
+    run = write_config(tmp_path, small_config(run={"max_iterations": 4, "save_interval": 4}))
+    attempt(run)
+    assert 0.1 <= json.loads(run.save_time.read_text())["save_s"] < 30
 
 
 @pytest.mark.parametrize("terminal", [True, False])
