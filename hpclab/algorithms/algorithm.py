@@ -49,6 +49,10 @@ class Algorithm(Protocol):
         """Everything that learning continues from, bit for bit, between two iterations."""
         ...
 
+    def shared_state_dict(self) -> dict[str, Any]:
+        """The part of `state_dict` that is equal on all ranks, bit for bit, by the run's `sync` settings."""
+        ...
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state`.
 

@@ -281,6 +281,14 @@ class PPO:
             "learning_rate": self.learning_rate.clone(),
         }
 
+    def shared_state_dict(self) -> dict[str, Any]:
+        """The part of `state_dict` that all ranks hold alike: without normalisers where each rank has its own."""
+        state = self.state_dict()
+        if self.sync.normalizer == "local":
+            for model in ("actor", "critic"):
+                state[model] = {key: tensor for key, tensor in state[model].items() if "normalizer." not in key}
+        return state
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`, bit for bit.
 

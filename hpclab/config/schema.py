@@ -50,6 +50,9 @@ class RunSection(Section):
     """Environment steps over all ranks after which the run is complete, whichever limit comes first."""
     save_interval: Count = 50
     """Iterations between checkpoints. Source: mjlab 1.6.0."""
+    hang_timeout_s: Positive | None = 1800.0
+    """Without a finished iteration for this long, a rank writes all its stacks and the job ends as crashed [s]; null for
+    never. The first iteration, which compiles, has an hour."""
     cuda_graphs: bool = True
     """Capture the rollout and the update in CUDA graphs, which is faster and computes the same; off for debugging."""
     keep_last: Count | None = None
@@ -58,6 +61,10 @@ class RunSection(Section):
     """With `keep_last`: also keep the checkpoints at multiples of this many iterations."""
     keep_best: str | None = None
     """With `keep_last`: also keep the checkpoint with the highest value of this metric (e.g. Train/mean_reward)."""
+    audit_interval: Count | None = 50
+    """Iterations between comparisons of the training state over ranks; null: never."""
+    audit: Literal["error", "warn"] = "error"
+    """What follows when ranks that should hold the same do not: the run ends, or the logs say so."""
 
     @model_validator(mode="after")
     def _keeping(self) -> Self:

@@ -21,6 +21,7 @@ from hpclab.metrics.record import Record
 from hpclab.metrics.reduce import Number, PackedSum
 from hpclab.metrics.reporter import Reporter
 from hpclab.metrics.stopwatch import Stopwatch
+from hpclab.runners.auditor import Auditor
 from hpclab.runners.capture import Captured
 from hpclab.runners.outcome import Outcome
 from hpclab.runners.saving import Saving, States
@@ -74,6 +75,7 @@ class OnPolicyRunner:
         """What the last iteration reported."""
         self._state = TrainingState(env, algorithm, self._episodes, collectives)
         self.saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
+        self._auditor = Auditor(config.run, algorithm, collectives, env.device)
         self._packed = PackedSum(collectives, env.device)
         self._stopwatch = Stopwatch(env.device)
         graphs = config.run.cuda_graphs
@@ -109,12 +111,14 @@ class OnPolicyRunner:
 
         Raises:
             CheckpointError: the state could not be saved at the end or at the stop.
+            WorkerError: the audit found ranks that differ where they must not.
         """
         if self._complete():
             _LOGGER.info("nothing to do: %d iterations are done", self.iteration)
             return Outcome("completed", self.iteration, self.env_steps)
         while True:
             stopping = self._iterate(reporter, attempt)
+            self._auditor.check(self.iteration)
             self.on_progress()
             if self._complete():
                 self.save()

@@ -90,6 +90,9 @@ class StillAlgorithm:
     def state_dict(self) -> dict[str, Any]:
         return {}
 
+    def shared_state_dict(self) -> dict[str, Any]:
+        return {}
+
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
