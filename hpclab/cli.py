@@ -180,6 +180,23 @@ def cancel(run: Run) -> None:
 
 
 @app.command()
+def doctor(
+    profile: Profile = None,
+    nodes: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Also run a short job on N nodes, and check them.")
+    ] = None,
+    workers_per_node: Annotated[
+        int | None, typer.Option(metavar="W", min=1, help="Check for W CPU workers a node, in place of GPUs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check this machine and the cluster before a run; exit code 1: something would stop it."""
+    from hpclab.launch.doctor.command import doctor
+
+    doctor(profile=profile, num_nodes=nodes, workers_per_node=workers_per_node, as_json=as_json)
+
+
+@app.command()
 def tasks() -> None:
     """List what can be trained."""
     from hpclab.config.tasks import task_names

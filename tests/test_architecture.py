@@ -29,7 +29,7 @@ LAYERS = (
 HEAVY = {"torch", "numpy", "mujoco", "mujoco_warp", "warp", "torchrunx", "tensorboard", "wandb"}
 CONFIG = str(ROOT / "configs" / "g1.yaml")
 SIMULATORS = {"mujoco", "mujoco_warp", "warp"}
-COMMANDS = ("submit", "resume", "status", "logs", "cancel")
+COMMANDS = ("submit", "resume", "status", "logs", "cancel", "doctor.command")
 
 
 def name_of(path: Path) -> str:

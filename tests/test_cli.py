@@ -43,11 +43,13 @@ class Calls:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, command: str, error: BaseException | None = None) -> Calls:
     calls = Calls(error)
-    monkeypatch.setattr(f"hpclab.launch.{command}.{command}", calls)
+    module = "doctor.command" if command == "doctor" else command
+    monkeypatch.setattr(f"hpclab.launch.{module}.{command}", calls)
     return calls
 
 
 TRAIN = {"gpu_ids": None, "num_workers": None, "torchrunx_log_dir": None}
+DOCTOR = {"profile": None, "num_nodes": None, "workers_per_node": None, "as_json": False}
 LOGS = {"rank": None, "attempt": None, "follow": False, "first_error": False}
 SUBMIT = {
     "num_nodes": None,
@@ -102,6 +104,12 @@ SUBMIT = {
         ("logs runs/a --rank 1 --attempt 0 -f", (Path("runs/a"),), LOGS | {"rank": 1, "attempt": 0, "follow": True}),
         ("logs runs/a --first-error", (Path("runs/a"),), LOGS | {"first_error": True}),
         ("cancel runs/a", (Path("runs/a"),), {}),
+        ("doctor", (), DOCTOR),
+        (
+            "doctor --profile site --nodes 2 --workers-per-node 3 --json",
+            (),
+            {"profile": "site", "num_nodes": 2, "workers_per_node": 3, "as_json": True},
+        ),
     ],
 )
 def test_a_command_calls_its_function(

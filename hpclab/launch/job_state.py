@@ -92,7 +92,8 @@ def _of_job(job_id: str, last: jobs.Attempt | None, *, cancel_requested: bool) -
             end = accounting.final_state(job_id, timeout_s=_TIMEOUT_S)
             return RunState("interrupted") if end is None else _of_end(end)
         return RunState(ended)
-    if info.state == "COMPLETED" and requeued and last is not None:
+    comes_back = requeued or (ended == "crashed" and not cancel_requested)  # no failure ends with exit code 0
+    if info.state == "COMPLETED" and comes_back and last is not None:
         # Between two attempts Slurm shows a requeued job as complete for a moment.
         return RunState("requeued", f"{last.cause}; Slurm is putting the job back into its queue")
     if ended is None or requeued or (ended in ("preempted", "timeout") and info.state == "CANCELLED"):
