@@ -41,12 +41,10 @@ def gae(rewards: Tensor, values: Tensor, last_values: Tensor, dones: Tensor, *, 
     discounts = gamma * (~dones).to(rewards.dtype)
     next_values = torch.cat([values[1:], last_values.unsqueeze(0)])
     deltas = rewards + discounts * next_values - values
-    advantages = torch.empty_like(deltas)
-    advantage = torch.zeros_like(last_values)
-    for t in reversed(range(deltas.shape[0])):
-        advantage = deltas[t] + discounts[t] * lam * advantage
-        advantages[t] = advantage
-    return advantages
+    advantages = [torch.zeros_like(last_values)]
+    for delta, decay in zip(deltas.flip(0), (discounts * lam).flip(0), strict=True):
+        advantages.append(torch.addcmul(delta, decay, advantages[-1]))
+    return torch.stack(advantages[:0:-1])
 
 
 def normalize(advantages: Tensor) -> Tensor:

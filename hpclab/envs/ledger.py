@@ -19,6 +19,7 @@ class EpisodeLedger:
     def __init__(self, buffers: Buffers, name: str, tags: list[str]) -> None:
         self.tags = tags
         self.sums = buffers.per_env(f"{name}/sums", len(tags))
+        self._by_tag = self.sums.t()
         self.totals = buffers.shared(f"{name}/totals", len(tags))
 
     def add(self, values: Tensor) -> None:
@@ -27,7 +28,7 @@ class EpisodeLedger:
 
     def close(self, ended: Tensor, weight: Tensor) -> None:
         """Move the sums of environments in `ended` (N,) bool, times `weight` (N,), to the totals."""
-        self.totals.addmv_(self.sums.t(), weight * ended)
+        self.totals.addmv_(self._by_tag, weight * ended)
         self.sums.masked_fill_(ended[:, None], 0.0)
 
     def read(self) -> dict[str, Tensor]:

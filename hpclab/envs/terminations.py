@@ -38,7 +38,7 @@ class TerminationManager:
         self._totals.add_(fired.sum(dim=0))
         terminated = fired[:, : self._num_terminations].any(dim=1)
         dones = fired.any(dim=1)
-        return dones, dones & ~terminated
+        return dones, dones > terminated
 
     def read_totals(self) -> dict[str, Tensor]:
         """Return how often each term ended an episode since the last call, and clear the counts."""

@@ -66,42 +66,43 @@ class VelocityCommand:
         self._limits = env.buffers.shared(f"{name}/limits", 2, _WIDTH)
         self._limits.copy_(per_column.t())
         self.ranges = self._limits[:, _VELOCITY]
+        self._lower, self._upper = self._limits
+        self._slowest_rate, self._fastest_rate = self.ranges[:, 2]
         self._drawn = env.buffers.per_env(f"{name}/drawn", _WIDTH)
+        self._velocity, self._flags = self._drawn[:, _VELOCITY], self._drawn[:, _FLAGS]
+        self._heading, self._time_left = self._drawn[:, _HEADING], self._drawn[:, _TIME_LEFT]
         self.linear = env.buffers.per_env(f"{name}/linear", 3)
         self.angular = env.buffers.per_env(f"{name}/angular", 3)
         self.value = env.buffers.per_env(f"{name}/value", 3)
+        self._vx, self._vy, self._rate = self.value.unbind(dim=1)
         self.speed = env.buffers.per_env(f"{name}/speed")
         self.active = env.buffers.per_env(f"{name}/active")
 
     def update(self, fresh: Tensor) -> None:
         """Let one control step pass, except in environments of `fresh` (N,), which get a new command at once."""
-        time_left = self._drawn[:, _TIME_LEFT]
-        time_left.sub_(self._step_dt)
-        due = (time_left <= 0) | fresh
-        lower, upper = self._limits
-        drawn = torch.addcmul(lower, torch.rand_like(self._drawn), upper - lower)
+        self._time_left.sub_(self._step_dt)
+        due = (self._time_left <= 0) | fresh
+        drawn = torch.addcmul(self._lower, torch.rand_like(self._drawn), self._upper - self._lower)
         torch.where(due[:, None], drawn, self._drawn, out=self._drawn)
         self._evaluate()
 
     def hold(self, value: Tensor) -> None:
         """Ask every environment for (N, 3) `value` from now on, until its next reset."""
-        self._drawn[:, _VELOCITY] = value
-        self._drawn[:, _TIME_LEFT] = torch.inf
-        self._drawn[:, _FLAGS] = _NEVER
+        self._velocity.copy_(value)
+        self._time_left.fill_(torch.inf)
+        self._flags.fill_(_NEVER)
         self._evaluate()
 
     def _evaluate(self) -> None:
-        velocity = self._drawn[:, _VELOCITY]
-        follows, stands, forward = (self._drawn[:, _FLAGS] < self._shares).unbind(dim=1)
-        ahead = torch.maximum(velocity.abs().mul_(self._ahead_only), self._slowest_ahead)
-        torch.where(forward[:, None], ahead, velocity, out=self.value)
-        error = self._drawn[:, _HEADING] - torch.atan2(self._axis_y, self._axis_x)
-        error = torch.remainder(error.add_(math.pi), 2 * math.pi).sub_(math.pi)
-        rate = torch.clamp(error.mul_(self._heading_stiffness), self._limits[0, 2], self._limits[1, 2])
-        rate_in_force = self.value[:, 2]
-        rate_in_force.copy_(torch.where(follows > forward, rate, rate_in_force))
+        follows, stands, forward = (self._flags < self._shares).unbind(dim=1)
+        ahead = torch.maximum(self._velocity.abs().mul_(self._ahead_only), self._slowest_ahead)
+        torch.where(forward[:, None], ahead, self._velocity, out=self.value)
+        error = self._heading - torch.atan2(self._axis_y, self._axis_x)
+        error = error.add_(math.pi).remainder_(2 * math.pi).sub_(math.pi)
+        rate = error.mul_(self._heading_stiffness).clamp_(self._slowest_rate, self._fastest_rate)
+        torch.where(follows > forward, rate, self._rate, out=self._rate)
         self.value.masked_fill_(stands[:, None], 0.0)
         torch.mul(self.value, self._linear_part, out=self.linear)
         torch.sub(self.value, self.linear, out=self.angular)
-        torch.add(torch.hypot(self.value[:, 0], self.value[:, 1]), rate_in_force.abs(), out=self.speed)
+        torch.add(torch.hypot(self._vx, self._vy), self._rate.abs(), out=self.speed)
         torch.gt(self.speed, self._active_speed, out=self.active)

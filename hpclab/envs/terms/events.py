@@ -33,9 +33,10 @@ class ResetRootUniform:
     def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
         """Change (N, nq) start states in place."""
         offset = torch.addcmul(self._lower, torch.rand(qpos.shape[0], 4, device=qpos.device), self._width)
-        qpos[:, :3].add_(offset[:, :3])
-        torch.cos(offset[:, 3], out=qpos[:, 3])
-        torch.sin(offset[:, 3], out=qpos[:, 6])
+        x_y_z, half_yaw = offset.split_with_sizes((3, 1), dim=1)
+        qpos[:, :3].add_(x_y_z)
+        torch.cos(half_yaw, out=qpos[:, 3:4])
+        torch.sin(half_yaw, out=qpos[:, 6:7])
 
 
 class ResetJointsUniform:
@@ -69,13 +70,14 @@ class PushRoot:
         self._sim = env.sim
         self._axes = side_by_side(env, axes)
         self._delta = torch.zeros_like(env.sim.qvel)
+        self._linear, self._angular = self._delta[:, :3], self._delta[:, 3:6]
         self._lower, self._width = _limits([*linear, *angular], env.device)
 
     def __call__(self, due: Tensor) -> None:
         """Push environments in `due` (N,)."""
         push = torch.addcmul(self._lower, torch.rand(due.shape[0], 6, device=due.device), self._width)
-        self._delta[:, :3] = push[:, :3]
-        torch.sum(self._axes * push[:, None, 3:], dim=2, out=self._delta[:, 3:6])  # into the body's frame
+        self._linear.copy_(push[:, :3])
+        torch.sum(self._axes * push[:, None, 3:], dim=2, out=self._angular)  # into the body's frame
         self._sim.add_velocity(self._delta, due)
 
 

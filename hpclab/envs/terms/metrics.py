@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def velocity_error_xy(env: ManagerEnv, *, command: str, velocity: str) -> Tensor:
     """norm of commanded minus actual horizontal velocity in the body frame [m/s]."""
     wanted: Tensor = env.commands[command].value
-    error = wanted - env.sensor(velocity)
-    return torch.hypot(error[:, 0], error[:, 1])
+    x, y, _ = (wanted - env.sensor(velocity)).unbind(dim=1)
+    return torch.hypot(x, y)
 
 
 def velocity_error_yaw(env: ManagerEnv, *, command: str, velocity: str) -> Tensor:

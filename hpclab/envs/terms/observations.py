@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -67,5 +66,5 @@ def foot_contact(env: ManagerEnv, *, contacts: str) -> Tensor:
 
 def foot_contact_force(env: ManagerEnv, *, contacts: str) -> Tensor:
     """Force of each foot on the ground, (N, 3 * feet), compressed as sign(f) * log1p(abs(f)), f in [N]."""
-    force = env.trackers[contacts].force.flatten(1)
-    return torch.sign(force) * torch.log1p(torch.abs(force))
+    force: Tensor = env.trackers[contacts].force.flatten(1)
+    return force.abs().log1p_().copysign_(force)

@@ -122,12 +122,13 @@ class FootClearance:
     ) -> None:
         self._height: Tensor = env.trackers[heights].height
         self._command: VelocityCommand = env.commands[command]
-        self._velocity = side_by_side(env, velocities)
+        velocity = side_by_side(env, velocities)
+        self._vx, self._vy = velocity[:, :, 0], velocity[:, :, 1]
         self._target_m = target_m
 
     def __call__(self) -> Tensor:
         """Return the (N,) cost."""
-        speed = torch.hypot(self._velocity[:, :, 0], self._velocity[:, :, 1])
+        speed = torch.hypot(self._vx, self._vy)
         return ((self._height - self._target_m).abs_() * speed).sum(dim=1) * self._command.active
 
 

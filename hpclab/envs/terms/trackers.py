@@ -36,6 +36,9 @@ class Contacts(Tracker):
         self._substep_dt = env.substep_dt
         self._num_substeps = self._found_history.shape[1]
         self._ordinals = torch.arange(1.0, self._num_substeps + 1, device=env.device)[:, None]
+        self._over = torch.zeros(env.num_envs, self._num_substeps, 2 * feet, device=env.device)
+        self._touching, self._flying = self._over[:, :, :feet], self._over[:, :, feet:]
+        self._found_last = self._found_history[:, -1]
         self._landing_window_s = env.step_dt + 1e-6
         self._times = env.buffers.per_env(f"{name}/times_s", 2 * feet)
         self.force = side_by_side(env, force)
@@ -46,11 +49,12 @@ class Contacts(Tracker):
 
     def after_step(self) -> None:
         """Take in the substeps just simulated."""
-        contact = self._found_history > 0  # (N, S, F)
-        over = torch.cat([contact, ~contact], dim=2)  # air time ends in contact, contact time without
-        last_over = (over * self._ordinals).amax(dim=1)  # 1 to S, 0: in no substep
+        # 1 in substeps in which a time is over: air time in contact, contact time without
+        torch.gt(self._found_history, 0, out=self._touching)
+        torch.le(self._found_history, 0, out=self._flying)
+        last_over = (self._over * self._ordinals).amax(dim=1)  # 1 to S, 0: in no substep
         self._times.mul_(last_over == 0).add_(self._num_substeps - last_over, alpha=self._substep_dt)
-        self.in_contact = contact[:, -1]
+        self.in_contact = self._found_last > 0
         self.first_contact = (self.contact_time > 0) & (self.contact_time < self._landing_window_s)
 
     def before_observations(self) -> None:
