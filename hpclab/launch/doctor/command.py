@@ -71,7 +71,7 @@ def check_all(request: Request, *, on_nodes: bool) -> Iterator[Finding]:
         yield from check_partition(request, partitions, nodes)
     yield from check_agents()
     yield from check_folder(_RUNS.absolute())
-    yield check_kernel_cache()
+    yield check_kernel_cache(submits=is_here())
     yield from check_network(_controller(config) if config is not None else None)
     yield from check_gpus()
     if config is not None:

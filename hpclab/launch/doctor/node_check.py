@@ -19,6 +19,7 @@ from typing import Any
 from hpclab.errors import LaunchError
 from hpclab.launch.doctor import gpus, storage
 from hpclab.launch.doctor.software import PACKAGES, installed
+from hpclab.launch.kernel_cache import keep_on_node
 from hpclab.launch.network import interface_of, reachable_address
 from hpclab.launch.node import Node
 from hpclab.run_folder import write_atomic
@@ -55,6 +56,7 @@ def facts(node: Node) -> dict[str, Any]:
     """Return what this node is."""
     own = node.hosts[node.index]
     found, problem = gpus.query()
+    keep_on_node(os.environ)  # as every rank does
     cache = storage.check_kernel_cache()
     address = reachable_address(own, [host for host in node.hosts if host != own])
     interface = interface_of(address)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hpclab.launch.doctor.finding import Finding, error, ok, warning
+from hpclab.launch.kernel_cache import VARIABLE
 from hpclab.run_folder import sync_folder, write_atomic
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -86,8 +87,15 @@ def _exercise(scratch: Path, folder: Path) -> Finding:
     return ok("run folder", text)
 
 
-def check_kernel_cache(variables: Mapping[str, str] = os.environ) -> Finding:
-    """Check where compiled simulation kernels go: many ranks compile at once, so not into a shared folder."""
+def check_kernel_cache(variables: Mapping[str, str] = os.environ, *, submits: bool = False) -> Finding:
+    """Check where compiled simulation kernels go: many ranks compile at once, so not into a shared folder.
+
+    Args:
+        variables: of a worker, or of this machine.
+        submits: jobs are started from here; they keep kernels on the node unless the user says otherwise.
+    """
+    if submits and VARIABLE not in variables:
+        return ok("kernel cache", "each node's own scratch, in a job")
     path = kernel_cache(variables)
     existing = next(one for one in (path, *path.parents) if one.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -104,7 +112,7 @@ def check_kernel_cache(variables: Mapping[str, str] = os.environ) -> Finding:
 
 def kernel_cache(variables: Mapping[str, str] = os.environ) -> Path:
     """Return where warp puts its compiled kernels."""
-    base = variables.get("WARP_CACHE_PATH")
+    base = variables.get(VARIABLE)
     return Path(base).expanduser() if base else Path(variables.get("HOME", "/tmp")) / ".cache" / "warp"
 
 

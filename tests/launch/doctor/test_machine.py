@@ -12,6 +12,7 @@ from hpclab.launch.doctor import software, storage
 from hpclab.launch.doctor.gpus import check_gpus
 from hpclab.launch.doctor.lead_time import check_lead_time
 from hpclab.launch.doctor.network_address import check_network
+from hpclab.run_folder import RunFolder
 
 Program = Callable[[str, str], None]
 
@@ -72,6 +73,7 @@ def test_the_deepest_mount_names_the_file_system(tmp_path: Path) -> None:
 
 def test_kernels_belong_on_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert storage.check_kernel_cache({"WARP_CACHE_PATH": str(tmp_path)}).level == "ok"
+    assert storage.check_kernel_cache({}, submits=True).text == "each node's own scratch, in a job"
     assert storage.kernel_cache({"HOME": "/home/x"}) == Path("/home/x/.cache/warp")
     monkeypatch.setattr(storage, "file_system", lambda _: "lustre")
     found = storage.check_kernel_cache({"WARP_CACHE_PATH": str(tmp_path)})
@@ -116,28 +118,28 @@ def test_gpus_and_their_driver(program: Program, monkeypatch: pytest.MonkeyPatch
     assert (found.level, found.text) == ("ok", "does not apply: nvidia-smi finds none here")
 
 
-def saved(runs: Path, *, seconds: float) -> None:
-    checkpoint = runs / "g1" / "checkpoints" / "iter-000050"
-    checkpoint.mkdir(parents=True)
-    (runs / "g1" / "metrics").mkdir()
+def saved(runs: Path, name: str, seconds: float) -> RunFolder:
+    run = RunFolder(runs / name)
+    run.metrics.mkdir(parents=True)
     line = {"iteration": 49, "time": 1000.0, "Perf/collection_time": 3.0, "Perf/learning_time": 1.0}
-    (runs / "g1" / "metrics" / "metrics.jsonl").write_text(json.dumps(line) + "\n")
-    (checkpoint / "manifest.json").write_text("{}")
-    os.utime(checkpoint / "manifest.json", (1000.0 + seconds, 1000.0 + seconds))
+    (run.metrics / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    run.save_time.write_text(json.dumps({"save_s": seconds}))
+    return run
 
 
-@pytest.mark.parametrize(("seconds", "level"), [(45.0, "ok"), (110.0, "warning")])
+@pytest.mark.parametrize(("seconds", "level"), [(40.0, "ok"), (50.0, "warning")])
 def test_the_lead_time_covers_a_checkpoint(tmp_path: Path, seconds: float, level: str) -> None:
-    saved(tmp_path, seconds=seconds)
+    os.utime(saved(tmp_path, "old", 500.0).save_time, (1.0, 1.0))
+    saved(tmp_path, "sweep/g1-000", seconds)
     (found,) = check_lead_time(120, {"PreemptMode": "OFF"}, {}, tmp_path)
     assert found.level == level
-    assert f"g1 needed 4.0 s an iteration and {seconds:.1f} s to save" in found.text
-    assert found.action == ("" if level == "ok" else "set slurm.signal_lead_s=250")
+    assert f"g1-000 needs up to {34 + 2 * seconds:.0f} s to stop (a checkpoint takes {seconds} s)" in found.text
+    assert found.action == ("" if level == "ok" else "set slurm.signal_lead_s=140")
 
 
 @pytest.mark.parametrize(("grace", "level"), [("30", "warning"), ("300", "ok")])
 def test_the_grace_time_covers_a_checkpoint(tmp_path: Path, grace: str, level: str) -> None:
-    saved(tmp_path, seconds=45.0)
+    saved(tmp_path, "g1", 40.0)
     partition = {"PreemptMode": "REQUEUE", "GraceTime": grace}
     _, found = check_lead_time(120, partition, {"PreemptType": "preempt/qos"}, tmp_path)
     assert (found.check, found.level) == ("grace time", level)
