@@ -19,7 +19,8 @@ How = Literal["exact", "counts"]
 """exact: every bit of every value. counts: what must be equal where the physics is not reproducible, as on GPUs: the
 counters, and the type and shape of every tensor."""
 
-_UNREPEATABLE = ("time", "attempt", "Perf/total_fps", "Perf/collection_time", "Perf/learning_time")
+_TIMES = ("total_fps", "collection_time", "learning_time", "wait_min", "wait_median", "wait_max", "slowest_rank")
+_UNREPEATABLE = ("time", "attempt", *(f"Perf/{name}" for name in _TIMES))
 _TIMEOUT_S = 120.0
 
 

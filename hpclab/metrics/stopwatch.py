@@ -29,6 +29,13 @@ class Stopwatch:
         else:
             self._marks.append(time.perf_counter())
 
+    def first_span_s(self) -> float:
+        """Return the time between the first two marks [s]. Waits for the second, not for work issued after it."""
+        if self._on_cuda:
+            self._events[1].synchronize()
+            return float(self._events[0].elapsed_time(self._events[1])) / 1000.0
+        return self._marks[1] - self._marks[0]
+
     def spans_s(self) -> list[float]:
         """Return the time between consecutive marks [s]. Waits for the last mark."""
         if self._on_cuda:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ from hpclab.metrics.record import Record
 from hpclab.metrics.reduce import Number, PackedSum
 from hpclab.metrics.reporter import Reporter
 from hpclab.metrics.stopwatch import Stopwatch
+from hpclab.metrics.stragglers import Stragglers
 from hpclab.runners.auditor import Auditor
 from hpclab.runners.capture import Captured
 from hpclab.runners.outcome import Outcome
@@ -36,7 +38,8 @@ costs more than it gains, and waiting torch threads take cores from the simulati
 class OnPolicyRunner:
     """Trains one rank from the newest checkpoint, or from the start, to the end of the run or a stop.
 
-    Besides the algorithm's, an iteration has one collective: a packed sum with the request to stop and the metrics.
+    Besides the algorithm's, an iteration has one collective: a packed sum with the request to stop, the progress of a
+    checkpoint, when ranks were done collecting, and the metrics.
     """
 
     def __init__(
@@ -82,13 +85,20 @@ class OnPolicyRunner:
         self._rollout = Captured(
             self._collect, name="the rollout", device=env.device, enabled=graphs, guard=env.capturing
         )
+        self._finish = Captured(
+            self._finish_rollout, name="the returns", device=env.device, enabled=graphs, guard=nullcontext
+        )
         self._update = Captured(
             algorithm.update, name="the update", device=env.device, enabled=graphs, guard=nullcontext
         )
         self._threads = torch.get_num_threads()
         self._rollout_threads = 1 if env.device.type == "cpu" and env.num_envs < _SMALL_ROLLOUT else self._threads
         self._global_metrics = config.sync.resolved().metrics == "global"
-        self._steps_per_iteration = config.algorithm.num_steps_per_env * sum(collectives.gather_objects(env.num_envs))
+        ranks = collectives.gather_objects((socket.gethostname(), env.num_envs))
+        self._steps_per_iteration = config.algorithm.num_steps_per_env * sum(num_envs for _, num_envs in ranks)
+        self._stragglers = Stragglers(collectives.rank, [host for host, _ in ranks])
+        self._met_at: float | None = None
+        """When all ranks last met, at the end of an iteration; of this process's monotonic clock [s]."""
 
     def resume(self) -> None:
         """Continue from the newest complete checkpoint, or start a new run where there is none. Collective.
@@ -151,23 +161,30 @@ class OnPolicyRunner:
 
     def _iterate(self, reporter: Reporter, attempt: int) -> bool:
         """Run one iteration and report it; return whether any rank was asked to stop."""
+        since_meeting_s = 0.0 if self._met_at is None else time.monotonic() - self._met_at
         self._stopwatch.start()
         self._rollout()
         self._stopwatch.mark()
+        self._finish()
+        self._stopwatch.mark()
         losses = self._update()
         self._stopwatch.mark()
-        values, stopping = self._read_numbers(losses)
-        collection_s, learning_s = self._stopwatch.spans_s()
+        numbers, values = self._read_numbers(losses, since_meeting_s + self._stopwatch.first_span_s())
+        self._met_at = time.monotonic()
+        self.saving.advance(numbers)
+        steps_s, returns_s, learning_s = self._stopwatch.spans_s()
+        collection_s = steps_s + returns_s
         self.env_steps += self._steps_per_iteration
         values |= {
             tags.TOTAL_FPS: self._steps_per_iteration / (collection_s + learning_s),
             tags.COLLECTION_TIME: collection_s,
             tags.LEARNING_TIME: learning_s,
         }
+        values |= self._stragglers.values(numbers, since_meeting_s + collection_s + learning_s)
         self._values = values
         reporter.write(Record(self.iteration, self.env_steps, time.time(), attempt, values))
         self.iteration += 1
-        return stopping
+        return numbers["stop"] > 0
 
     def _collect(self) -> None:
         self.algorithm.start_rollout()
@@ -179,10 +196,18 @@ class OnPolicyRunner:
             self._episodes.step(step.rewards, step.dones)
             observations = step.observations
         torch.set_num_threads(self._threads)
-        self.algorithm.finish_rollout(observations)
 
-    def _read_numbers(self, losses: dict[str, Tensor]) -> tuple[dict[str, float], bool]:
-        """Return this iteration's values by tag, and whether any rank was asked to stop. Collective."""
+    def _finish_rollout(self) -> None:
+        """Compute returns; apart from the steps, because ranks may wait for each other here."""
+        self.algorithm.finish_rollout(self.env.observe())
+
+    def _read_numbers(self, losses: dict[str, Tensor], arrival_s: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Return what the ranks tell each other, and this iteration's values by tag. Collective.
+
+        Args:
+            losses: of the update.
+            arrival_s: how long this rank took from the last meeting of all ranks to the end of its rollout [s].
+        """
         totals = self.env.read_episode_totals()
         sums: dict[str, Number] = {f"recent {name}": value for name, value in self._episodes.totals().items()}
         sums["ended"] = totals.count
@@ -190,8 +215,9 @@ class OnPolicyRunner:
         sums[tags.WARNINGS] = float(self._diagnose())
         own: dict[str, Number] = {f"Loss/{name}": value for name, value in losses.items()}
         own[tags.MEAN_STD] = self.algorithm.mean_std
-        stop: dict[str, Number] = {"stop": float(self.stop()), **self.saving.progress()}
-        shared, mine = (stop | sums, own) if self._global_metrics else (stop, sums | own)
+        news: dict[str, Number] = {"stop": float(self.stop())}
+        news |= self.saving.progress() | self._stragglers.share(arrival_s)
+        shared, mine = (news | sums, own) if self._global_metrics else (news, sums | own)
         numbers = self._packed.read(shared, mine)
         values = {tag: numbers[tag] for tag in (*own, tags.WARNINGS)}
         if recent := numbers["recent count"]:  # a mean over no episode is left out
@@ -199,8 +225,7 @@ class OnPolicyRunner:
             values[tags.MEAN_EPISODE_LENGTH] = numbers["recent length"] / recent
         if ended := numbers["ended"]:
             values |= {tag: numbers[tag] / ended for tag in totals.sums}
-        self.saving.advance(numbers)
-        return values, numbers["stop"] > 0
+        return numbers, values
 
     def _diagnose(self) -> int:
         """Log what should not happen in this rank's simulation; return how often it did."""

@@ -18,7 +18,8 @@ from hpclab.worker.main import run_worker
 from hpclab.worker.spec import Outcome, WorkerSpec
 from tests.distributed.ranks import TestContext, run_on_ranks
 
-UNREPEATABLE = ("time", "attempt", "Perf/total_fps", "Perf/collection_time", "Perf/learning_time")
+_TIMES = ("total_fps", "collection_time", "learning_time", "wait_min", "wait_median", "wait_max", "slowest_rank")
+UNREPEATABLE = ("time", "attempt", *(f"Perf/{name}" for name in _TIMES))
 
 
 def small_config(**sections: dict[str, Any]) -> RunConfig:

@@ -1,6 +1,7 @@
 """What a run reports: rank 0's own numbers, or those of all ranks; one collective an iteration for it."""
 
 import math
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ class ScriptedEnv:
 
     num_envs, num_actions, device, step_dt, max_episode_length = 2, 1, CPU, 0.02, 4
 
-    def __init__(self, reward: float, warnings: dict[str, float]) -> None:
+    def __init__(self, reward: float, warnings: dict[str, float], step_s: float = 0.0) -> None:
+        self.step_s = step_s
         self.reward, self.warnings, self.steps, self.ended = reward, warnings, 0, 0
         self.observation_dims = {"actor": 1, "critic": 1}
 
@@ -38,6 +40,7 @@ class ScriptedEnv:
 
     def step(self, actions: Tensor) -> Step:
         self.steps += 1
+        time.sleep(self.step_s)
         dones = torch.tensor([self.steps % 4 == 0, False])
         self.ended += int(dones.sum())
         return Step(self.observe(), torch.full((2,), self.reward), dones, torch.zeros(2, dtype=torch.bool))
@@ -108,7 +111,8 @@ class Recorder:
 
 def records(collectives: Collectives, folder: Path, metrics: str) -> tuple[list[Record], int]:
     """Train three iterations of eight steps; rank r earns r + 1 a step. Return the records and collectives."""
-    env = ScriptedEnv(collectives.rank + 1.0, {"bad_qpos": 3.0} if collectives.rank == 1 else {})
+    slow_s = 0.02 if collectives.rank == 1 else 0.0
+    env = ScriptedEnv(collectives.rank + 1.0, {"bad_qpos": 3.0} if collectives.rank == 1 else {}, slow_s)
     config = small_config(run={"max_iterations": 3}, sync={"metrics": metrics})
     store = CheckpointStore(folder, collectives, config_sha256="c")
     runner = OnPolicyRunner(config, env, StillAlgorithm(), collectives, store, lambda: False)
@@ -132,6 +136,7 @@ def test_one_rank_reports_what_happened(tmp_path: Path) -> None:
     assert values["Perf/simulation_warnings"] == 0
     spent = values["Perf/collection_time"] + values["Perf/learning_time"]
     assert math.isclose(values["Perf/total_fps"], 16 / spent)
+    assert not [tag for tag in values if "wait" in tag or "slowest" in tag], "one rank waits for nobody"
 
 
 @pytest.mark.distributed
@@ -144,4 +149,9 @@ def test_two_ranks_report_rank_0s_numbers_or_those_of_all(metrics: str, tmp_path
     assert values["Episode_Reward/term"] == (1.5 if of_all else 1.0)
     assert values["Perf/simulation_warnings"] == (3.0 if of_all else 0.0)
     assert first[-1].env_steps == 3 * 8 * 4, "counted over all ranks in any case"
+    for record in first:
+        assert record.values["Perf/slowest_rank"] == 1.0
+        assert record.values["Perf/wait_min"] == 0.0
+        assert 0.1 < record.values["Perf/wait_max"] < 10.0, "eight steps of 0.02 s"
+        assert record.values["Perf/wait_median"] == record.values["Perf/wait_max"] / 2
     assert collectives == 3, "one collective an iteration"
