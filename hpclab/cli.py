@@ -42,6 +42,26 @@ class GpuIdsCommand(TyperCommand):
         return super().parse_args(ctx, join_gpu_ids(args))
 
 
+class SweepCommand(TyperCommand):
+    """A command whose `--sweep` takes all the settings that follow it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, split_sweep(args))
+
+
+def split_sweep(arguments: list[str]) -> list[str]:
+    """Put `--sweep` before each of the settings (`key=values`) that follow it."""
+    split: list[str] = []
+    in_sweep = False
+    for argument in arguments:
+        is_setting = "=" in argument and not argument.startswith("-")
+        if in_sweep and is_setting and split[-1] != "--sweep":
+            split.append("--sweep")
+        in_sweep = argument == "--sweep" or (in_sweep and is_setting)
+        split.append(argument)
+    return split
+
+
 def join_gpu_ids(arguments: list[str]) -> list[str]:
     """Join what follows `--gpu-ids` with commas, up to the first argument that is no GPU index, UUID or MIG entry."""
     if "--gpu-ids" not in arguments:
@@ -90,7 +110,7 @@ def train(
     train(config, overrides or [], gpu_ids=ids, num_workers=num_workers, torchrunx_log_dir=torchrunx_log_dir)
 
 
-@app.command()
+@app.command(cls=SweepCommand)
 def submit(
     config: Config,
     overrides: Overrides = None,
@@ -105,6 +125,10 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Rehearse here: --local, scaled down, with a report.")
     ] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B KEY=1..5", help="One run for each combination, as a job array."),
+    ] = None,
     no_snapshot: Annotated[
         bool, typer.Option("--no-snapshot", help="Run the code as it is when the job starts; else a copy made now.")
     ] = False,
@@ -123,6 +147,7 @@ def submit(
         local=local,
         dry_run=dry_run,
         snapshot=not no_snapshot,
+        sweep=sweep or [],
     )
 
 

@@ -60,6 +60,7 @@ SUBMIT = {
     "local": False,
     "dry_run": False,
     "snapshot": True,
+    "sweep": [],
 }
 
 
@@ -95,6 +96,13 @@ SUBMIT = {
             (Path("c.yaml"), []),
             SUBMIT | {"num_nodes": 2, "workers_per_node": 3, "local": True, "dry_run": True},
         ),
+        (
+            "submit c.yaml b=1 --sweep a=1,2 seed=1..5 --nodes 2 c=2",
+            (Path("c.yaml"), ["b=1", "c=2"]),
+            SUBMIT | {"num_nodes": 2, "sweep": ["a=1,2", "seed=1..5"]},
+        ),
+        ("submit --sweep a=1,2 c.yaml", (Path("c.yaml"), []), SUBMIT | {"sweep": ["a=1,2"]}),
+        ("submit c.yaml --sweep a=1 --sweep b=2", (Path("c.yaml"), []), SUBMIT | {"sweep": ["a=1", "b=2"]}),
         ("submit c.yaml --no-snapshot", (Path("c.yaml"), []), SUBMIT | {"snapshot": False}),
         ("resume runs/a a=1", (Path("runs/a"), ["a=1"]), {"num_nodes": None, "new_code": False}),
         ("resume runs/a --nodes 4 --new-code", (Path("runs/a"), []), {"num_nodes": 4, "new_code": True}),

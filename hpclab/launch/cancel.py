@@ -12,6 +12,7 @@ from pathlib import Path
 from hpclab.errors import LaunchError
 from hpclab.launch import jobs, lock
 from hpclab.launch.manifest import read_manifest
+from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.run_folder import RunFolder
 
 _WAIT_S = 120.0
@@ -19,13 +20,20 @@ _POLL_S = 0.2
 
 
 def cancel(run: Path) -> None:
-    """End a run: its ranks save first where they are still asked to, and no attempt requeues it.
+    """End a run, or every run of a sweep: ranks save first where they are still asked to, and no attempt requeues it.
 
     Raises:
         ConfigError: no run there.
         LaunchError: it runs on another host, or Slurm refuses.
     """
-    folder = RunFolder(run.absolute())
+    members = SweepFolder(run.absolute()).runs()
+    for member in members:
+        _cancel_run(member)
+    if not members:
+        _cancel_run(RunFolder(run.absolute()))
+
+
+def _cancel_run(folder: RunFolder) -> None:
     read_manifest(folder)
     owner = lock.read_owner(folder)
     if owner is None or not owner.is_alive():

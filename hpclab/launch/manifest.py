@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import platform
@@ -35,23 +36,29 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
     return manifest
 
 
-def write_manifest(run: RunFolder, launch: Mapping[str, Any], *, code_kept: bool = False) -> None:
+def write_manifest(
+    run: RunFolder, launch: Mapping[str, Any], *, code_kept: bool = False, sweep: Mapping[str, Any] | None = None
+) -> None:
     """Write run.json; the id and the creation time of a run that exists stay.
 
     Args:
         run: its folder exists.
         launch: how the run is started, for `hpclab resume`.
         code_kept: the commit on record stays, because its snapshot is what runs.
+        sweep: the sweep that it belongs to; what is on record stays when not given.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     new: dict[str, Any] = {"id": uuid.uuid4().hex[:12], "created": now}
     manifest = read_manifest(run) if run.manifest.exists() else new
     if not code_kept:
         manifest["git_commit"] = _git_commit()
+    if sweep is not None:
+        manifest["sweep"] = dict(sweep)
     manifest |= {"versions": _versions(), "launch": dict(launch)}
     write_atomic(run.manifest, json.dumps(manifest, indent=1) + "\n")
 
 
+@functools.cache  # a sweep writes many
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in _PACKAGES:
@@ -62,6 +69,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
+@functools.cache
 def _git_commit() -> str | None:
     """Return the commit of this package's source tree, with '+' when files differ from it; None outside git."""
     try:

@@ -67,7 +67,7 @@ class SubmissionPlan:
         """Return what submitit's Slurm executor is given."""
         slurm = self.config.slurm
         values: dict[str, Any] = {
-            "job_name": re.sub(r"[^\w.+-]", "_", self.run.name),
+            "job_name": job_name(self.run.name),
             "nodes": self.num_nodes,
             "ntasks_per_node": 1,
             "cpus_per_task": self.cpus_per_node,
@@ -115,6 +115,11 @@ class SubmissionPlan:
             "code": "as it is when the job starts" if self.code is None else f"frozen in {self.code}",
         }
         return "\n".join(f"{name + ':':14}{text}" for name, text in lines.items())
+
+
+def job_name(name: str) -> str:
+    """Return a run's name as Slurm takes it."""
+    return re.sub(r"[^\w.+-]", "_", name)
 
 
 def make_plan(

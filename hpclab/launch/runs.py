@@ -76,6 +76,7 @@ def opened(
     *,
     owner: lock.Owner | None = None,
     code_kept: bool = False,
+    sweep: Mapping[str, Any] | None = None,
 ) -> Iterator[OpenRun]:
     """Create or open a run and own it for the duration of a block.
 
@@ -85,6 +86,7 @@ def opened(
         launch: how it is started, for `hpclab resume`.
         owner: who owns it; this process when not given.
         code_kept: it runs from the snapshot of an earlier attempt.
+        sweep: the sweep that it belongs to, for run.json.
 
     Raises:
         ConfigError: as `check`.
@@ -98,7 +100,7 @@ def opened(
     with lock.held(run, owner):
         config = named(config, run)
         write_atomic(run.config, dump_config(config))
-        write_manifest(run, launch, code_kept=code_kept)
+        write_manifest(run, launch, code_kept=code_kept, sweep=sweep)
         run.cancel_request.unlink(missing_ok=True)
         yield OpenRun(run, config, notes)
 

@@ -10,18 +10,23 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor
 
 from hpclab.errors import LaunchError
-from hpclab.launch.plan import SubmissionPlan
+from hpclab.launch import queue
+from hpclab.launch.plan import SubmissionPlan, job_name
 from hpclab.launch.private import private_folder
 
 _ANY_NUMBER_OF_TIMEOUTS = 1_000_000
 """submitit takes any signal of a job of at most 10 minutes for a timeout, so its own limit cannot be used."""
 _TEST_TIMEOUT_S = 60.0
+_DEFAULT_ARRAY_SIZE = 1001
 _ERROR = re.compile(r"(?:sbatch: )?(?:(?:error|fatal|allocation failure): |(?=unrecognized option))(.+)")
 _PASSING = ("Required node not available", "Required partition not available", "Requested nodes are busy")
 """What --test-only calls a failure although the job would wait in the queue until it is over."""
@@ -39,9 +44,22 @@ class _Executor(SlurmExecutor):
         return str(self._make_submission_file_text(self._submitit_command_str, ""))
 
 
-def sbatch_script(plan: SubmissionPlan) -> str:
-    """Return the job's script; nothing is written or asked."""
-    return _executor(plan).script()
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A job array whose members ask for the same."""
+
+    name: str
+    size: int
+    submitit: Path
+    """Folder of the members' pickles and output."""
+
+
+def sbatch_script(plan: SubmissionPlan, array: Array | None = None) -> str:
+    """Return the script of a job, or of an array of such jobs; nothing is written or asked."""
+    executor = _executor(plan, array)
+    if array is not None and array.size > 1:
+        executor.parameters["map_count"] = array.size
+    return executor.script()
 
 
 def check_slurm() -> None:
@@ -54,7 +72,15 @@ def check_slurm() -> None:
         raise LaunchError("no sbatch here: submit from a login node, or use --local to run the job on this machine")
 
 
-def check_job(plan: SubmissionPlan) -> str:
+def max_array_size() -> int:
+    """Return how many members an array may have here; Slurm's default where it does not answer."""
+    found = re.search(
+        r"^MaxArraySize\s*=\s*(\d+)", queue.slurm_command("scontrol", "show", "config") or "", re.MULTILINE
+    )
+    return max(1, int(found[1])) if found else _DEFAULT_ARRAY_SIZE
+
+
+def check_job(plan: SubmissionPlan, array: Array | None = None) -> str:
     """Let Slurm judge a job's script without submitting it, before anything is written.
 
     Returns:
@@ -65,8 +91,8 @@ def check_job(plan: SubmissionPlan) -> str:
     """
     try:
         done = subprocess.run(
-            ["sbatch", "--test-only"], input=sbatch_script(plan), capture_output=True, text=True, errors="replace",
-            timeout=_TEST_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"},
+            ["sbatch", "--test-only"], input=sbatch_script(plan, array),
+            capture_output=True, text=True, errors="replace", timeout=_TEST_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return ""  # a busy controller: the submission itself will tell
@@ -81,33 +107,46 @@ def check_job(plan: SubmissionPlan) -> str:
 
 
 def submit_job(plan: SubmissionPlan) -> str:
-    """Submit and return the job id.
+    """Submit and return the job id; raises as `submit_array`."""
+    return _submit(_executor(plan), plan.run.submitit, [plan.job()])[0]
+
+
+def submit_array(plans: Sequence[SubmissionPlan], array: Array) -> list[str]:
+    """Submit one job for each plan, all together, and return their ids: `11_0`, `11_1`, ...
 
     Raises:
         ConfigError: the folder of its pickles is not the user's own.
         LaunchError: Slurm refuses, with its own words.
     """
-    private_folder(plan.run.submitit)
-    before = set(plan.run.submitit.iterdir())
+    return _submit(_executor(plans[0], array), array.submitit, [plan.job() for plan in plans])
+
+
+def _submit(executor: _Executor, folder: Path, jobs: Sequence[Callable[[], Any]]) -> list[str]:
+    private_folder(folder)
+    before = set(folder.iterdir())
     try:
         # submitit prints what sbatch complains about, and raises it as well.
         with contextlib.redirect_stderr(io.StringIO()):
-            job: Any = _executor(plan).submit(plan.job())
+            submitted: list[Any] = executor.submit_array(jobs)
     except (FailedJobError, FailedSubmissionError) as error:
-        for path in set(plan.run.submitit.iterdir()) - before:
+        for path in set(folder.iterdir()) - before:
             path.unlink(missing_ok=True)
         raise LaunchError(f"Slurm refused the job: {_own_words(str(error))}") from error
-    return str(job.job_id)
+    return [str(job.job_id) for job in submitted]
 
 
-def _executor(plan: SubmissionPlan) -> _Executor:
+def _executor(plan: SubmissionPlan, array: Array | None = None) -> _Executor:
     prefix, python = plan.config.slurm.command_prefix, shlex.quote(sys.executable)
     executor = _Executor(
-        folder=plan.run.submitit,
+        folder=plan.run.submitit if array is None else array.submitit,
         max_num_timeout=_ANY_NUMBER_OF_TIMEOUTS,
         python=python if prefix is None else f"{prefix} {python}",
     )
-    executor.update_parameters(**plan.parameters())
+    parameters = plan.parameters()
+    if array is not None:
+        parallel = plan.config.slurm.max_parallel or array.size
+        parameters |= {"job_name": job_name(array.name), "array_parallelism": parallel}
+    executor.update_parameters(**parameters)
     return executor
 
 

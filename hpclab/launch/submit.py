@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, lock, runs
@@ -14,6 +15,7 @@ from hpclab.launch.plan import SubmissionPlan, make_plan
 from hpclab.launch.slurm import check_job, check_slurm, sbatch_script, submit_job
 from hpclab.launch.snapshot import Checkout, check_size, find_checkout, write_snapshot
 from hpclab.launch.train import EXIT_STOPPED
+from hpclab.run_folder import RunFolder
 
 
 def submit(
@@ -28,6 +30,7 @@ def submit(
     local: bool,
     dry_run: bool,
     snapshot: bool = True,
+    sweep: Sequence[str] = (),
 ) -> None:
     """Submit a config's run; see `plan.make_plan` for the arguments.
 
@@ -36,6 +39,7 @@ def submit(
         local: run the job on this machine, in the foreground.
         dry_run: `local`, scaled down, with a report.
         snapshot: freeze the code that the job runs.
+        sweep: settings with several values each; one run for each combination.
 
     Raises:
         ConfigError: the request cannot be carried out; nothing was written.
@@ -43,14 +47,19 @@ def submit(
         WorkerError: a local run failed.
         SystemExit: a local run was stopped (130), or the dry run ended (0, or 1 when a check failed).
     """
-    plan = make_plan(
-        config_path,
-        overrides,
-        num_nodes=num_nodes,
-        gpus_per_node=gpus_per_node,
-        workers_per_node=workers_per_node,
-        profile=profile,
-    )
+    options = {
+        "num_nodes": num_nodes,
+        "gpus_per_node": gpus_per_node,
+        "workers_per_node": workers_per_node,
+        "profile": profile,
+    }
+    if sweep:
+        from hpclab.launch.sweep_submit import refuse_here, submit_sweep
+
+        refuse_here(local=local, dry_run=dry_run)
+        submit_sweep(config_path, overrides, sweep, snapshot=snapshot, print_only=print_only, **options)
+        return
+    plan = make_plan(config_path, overrides, **options)  # type: ignore[arg-type]
     checkout = None
     if snapshot and not dry_run:
         plan, checkout = with_snapshot(plan)
@@ -66,19 +75,25 @@ def submit(
         submit_to_slurm(plan, checkout)
 
 
-def with_snapshot(plan: SubmissionPlan) -> tuple[SubmissionPlan, Checkout | None]:
+def with_snapshot(plan: SubmissionPlan, folder: Path | None = None) -> tuple[SubmissionPlan, Checkout | None]:
     """Return the plan of a job that runs from a snapshot, and what to copy for it; nothing is written.
+
+    Args:
+        plan: of a job that runs the code as it is.
+        folder: where the snapshot goes, when several runs share it; else the run's own folder.
 
     Raises:
         ConfigError: the code is too big, or cannot be listed.
     """
-    checkout = find_checkout(without=plan.run.path.parent)
+    folder = folder or plan.run.path
+    code = RunFolder(folder).code
+    checkout = find_checkout(without=folder.parent)
     if isinstance(checkout, str):
         print(f"code:       no snapshot: {checkout}")
         return plan, None
     check_size(checkout)
-    setup = None if plan.setup is None else checkout.frozen_path(plan.setup, plan.run.code)
-    return replace(plan, code=plan.run.code, setup=setup), checkout
+    setup = None if plan.setup is None else checkout.frozen_path(plan.setup, code)
+    return replace(plan, code=code, setup=setup), checkout
 
 
 def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
@@ -123,12 +138,16 @@ def run_locally(plan: SubmissionPlan, checkout: Checkout | None) -> None:
         raise SystemExit(EXIT_STOPPED)
 
 
+def how_submitted(plan: SubmissionPlan, *, local: bool) -> dict[str, Any]:
+    """Return what run.json says of how a run was started, for `hpclab resume`."""
+    code = None if plan.code is None else os.path.relpath(plan.code, plan.run.path)
+    return {"command": "submit", "local": local, "code": code}
+
+
 @contextmanager
 def _opened(plan: SubmissionPlan, checkout: Checkout | None, *, local: bool) -> Iterator[runs.OpenRun]:
-    code = None if plan.code is None else os.path.relpath(plan.code, plan.run.path)
-    launch = {"command": "submit", "local": local, "code": code}
     kept = plan.code is not None and checkout is None
-    with runs.opened(plan.run, plan.config, launch, code_kept=kept) as opened:
+    with runs.opened(plan.run, plan.config, how_submitted(plan, local=local), code_kept=kept) as opened:
         if plan.code is not None and checkout is not None:
             write_snapshot(checkout, plan.code)
         yield opened
