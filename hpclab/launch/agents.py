@@ -15,12 +15,14 @@ import json
 import os
 import signal
 import sys
+import threading
 
 from hpclab.errors import LaunchError, WorkerError
 from hpclab.launch.agent_host import AgentHost
 from hpclab.launch.handover import Handover
 from hpclab.launch.leader import Leader
 from hpclab.launch.lock import process_is_alive
+from hpclab.launch.lost import note_lost_nodes
 from hpclab.launch.node import Node
 from hpclab.launch.node_job import NodeJob
 from hpclab.launch.preemption import Notices
@@ -59,7 +61,10 @@ def run_node(job: NodeJob, node: Node, *, through_submitit: bool) -> Outcome | N
         handover.put(f"{node.index}.notice", number.name)
         attempt = handover.get("attempt")  # not there yet: the first node sees the notice when it makes one
         if attempt is not None:
-            job.run.stop_file(int(attempt)).touch()
+            stop_file = job.run.stop_file(int(attempt))
+            stop_file.touch()
+            if number == signal.SIGTERM and not node.pseudo:  # the first node may be the one that is gone
+                threading.Thread(target=note_lost_nodes, args=(stop_file, node.hosts), daemon=True).start()
 
     with Notices(on_notice, restore=False):
         _follow(node, handover, agent)

@@ -34,6 +34,10 @@ class Attempt:
     note: str = ""
 
 
+NODES_LOST = "nodes lost"
+"""In a stop file: the notice came because Slurm had given up a node of the job."""
+
+
 def begin(
     run: RunFolder, launcher: Launcher, *, hosts: Sequence[str], num_workers: int, job_id: str | None = None
 ) -> int:
@@ -56,8 +60,9 @@ def close_lost(run: RunFolder) -> None:
             note = "ended without a word"
             stop_file = run.stop_file(attempt.number)
             if attempt.launcher == "slurm" and stop_file.exists():
-                cause = "timeout" if "walltime" in stop_file.read_text() else "preempted"
-                note = "killed after the notice, before it had ended"
+                why = stop_file.read_text()
+                cause = "timeout" if "walltime" in why else "node_failure" if NODES_LOST in why else "preempted"
+                note = "killed after the notice, before it had ended" + (f": {why}" if why else "")
             finish(run, attempt.number, cause, note=note)
 
 

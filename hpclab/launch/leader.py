@@ -18,7 +18,7 @@ from hpclab.launch.agent_host import AgentHost, node_address
 from hpclab.launch.budget import budgets_of, judge
 from hpclab.launch.failures import describe
 from hpclab.launch.handover import Handover
-from hpclab.launch.lost import lost_node
+from hpclab.launch.lost import lost_node, note_lost_nodes
 from hpclab.launch.network import interface_of
 from hpclab.launch.node import Node, count_restart, walltime_left_s
 from hpclab.launch.node_job import NodeJob
@@ -54,6 +54,7 @@ class Leader:
             say=self._say,
         )
         self._submitter_gone = False
+        self._down: list[str] = []
 
     def run(self, *, through_submitit: bool) -> Outcome:
         """Train, and return how the run ended; see `agents.run_node` for what it raises."""
@@ -207,7 +208,10 @@ class Leader:
                 self._give_up(verdict.reason)
             if not self._requeue(notices, through_submitit=through_submitit):
                 self._give_up("Slurm refused the requeue")
-        self._end(attempt, decision.cause, decision.reason, keep_lock=_slurm_goes_on(decision))
+        cause: jobs.Cause = decision.cause
+        if self._down and _slurm_goes_on(decision):
+            cause = "node_failure"  # Slurm ends and requeues a job that has lost a node
+        self._end(attempt, cause, decision.reason, keep_lock=_slurm_goes_on(decision))
         if decision.action == "fail":
             self._give_up(decision.reason)
         sys.exit(EXIT_UNFINISHED)
@@ -241,6 +245,15 @@ class Leader:
 
     def _on_notice(self, number: signal.Signals) -> None:
         self._stop(f"{number.name} received")
+        if number == signal.SIGTERM and not self._node.pseudo:
+            threading.Thread(target=self._name_lost_nodes, name="lost nodes", daemon=True).start()
+
+    def _name_lost_nodes(self) -> None:
+        """Note at once why TERM came: Slurm also ends a job with it that has lost a node, and kills it soon after."""
+        if self._attempt is not None:
+            self._down = note_lost_nodes(self._run.stop_file(self._attempt), self._node.hosts)
+        if self._down:
+            self._say(f"{jobs.NODES_LOST}: {', '.join(self._down)}")
 
     def _stop(self, why: str) -> None:
         if self._attempt is not None and not self._run.stop_file(self._attempt).exists():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from hpclab.launch import jobs
+from hpclab.launch import jobs, queue
 from hpclab.launch.failures import first_error, silent_ends
 from hpclab.launch.handover import Handover
 from hpclab.run_folder import RunFolder
@@ -26,6 +28,15 @@ class LostNode:
 
     def __str__(self) -> str:
         return f"{self.host}: {self.reason}"
+
+
+def note_lost_nodes(stop_file: Path, hosts: Sequence[str]) -> list[str]:
+    """Write into the stop file which of a job's nodes Slurm has given up, for whoever has to say why the job ended."""
+    down = queue.down_nodes(hosts)
+    if down:
+        with stop_file.open("a") as file:
+            file.write(f"; {jobs.NODES_LOST}: {', '.join(down)}")
+    return down
 
 
 def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float = 5.0) -> LostNode | None:

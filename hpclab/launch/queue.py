@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 FINISHED = frozenset(
@@ -71,6 +72,13 @@ def parse_scontrol(text: str) -> JobInfo | None:
         may_requeue=fields.get("Requeue", "1") != "0",
         restarts=int(fields.get("Restarts", "0")),
     )
+
+
+def down_nodes(hosts: Sequence[str], *, timeout_s: float = 5.0) -> list[str]:
+    """Return those of a job's nodes that Slurm has given up; none where it cannot be asked."""
+    listed = slurm_command("sinfo", "-h", "-N", "-n", ",".join(hosts), "-o", "%N %T", timeout_s=timeout_s) or ""
+    states = (line.split() for line in listed.splitlines() if line.strip())
+    return sorted({name for name, state in states if state.startswith(("down", "fail")) or state.endswith("*")})
 
 
 def is_queued(job_id: str, *, timeout_s: float = 10.0) -> bool | None:

@@ -40,7 +40,13 @@ def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "cause"), [("", "preempted"), ("SIGTERM received", "preempted"), ("the walltime's end is near", "timeout")]
+    ("why", "cause"),
+    [
+        ("", "preempted"),
+        ("SIGTERM received", "preempted"),
+        ("the walltime's end is near", "timeout"),
+        ("SIGTERM received; nodes lost: n2", "node_failure"),
+    ],
 )
 def test_a_job_killed_after_it_was_told_to_stop_keeps_that_cause(run: RunFolder, why: str, cause: str) -> None:
     jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")

@@ -4,9 +4,11 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
+from hpclab.launch import queue
 from hpclab.launch.preemption import Notices, decide
 from hpclab.launch.queue import JobInfo, parse_scontrol
 
@@ -99,3 +101,10 @@ def test_slurms_own_requeue_is_told_from_a_cancellation(restarts: int, cause: st
     job = JobInfo("COMPLETING", restarts=2)
     decision = decide(job, usr2=False, term=True, cancel_requested=False, timed_out=False, restarts=restarts)
     assert (decision.action, decision.cause) == ("leave", cause)
+
+
+def test_nodes_that_slurm_has_given_up_are_named(program: Callable[[str, str], None]) -> None:
+    program("sinfo", "printf 'n1 allocated\\nn2 down*\\nn2 down*\\nn3 idle*\\n'")
+    assert queue.down_nodes(["n1", "n2", "n3"]) == ["n2", "n3"]
+    program("sinfo", "exit 1")
+    assert queue.down_nodes(["n1"]) == []
