@@ -111,6 +111,10 @@ def _check_writable(run: RunFolder) -> None:
         raise ConfigError(f"{existing}: is a file, but run.root and run.name make it a folder; choose another")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigError(f"{existing}: not writable, so {run.path} cannot be used; choose another run.root")
+    for part in (run.submitit, run.path / "logs", run.metrics, run.checkpoints):
+        # Slurm ends a job whose log it cannot open as FAILED without a word.
+        if part.exists() and not (part.is_dir() and os.access(part, os.W_OK | os.X_OK)):
+            raise ConfigError(f"{part}: not a folder that can be written; remove it or choose another run.name")
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
