@@ -51,7 +51,7 @@ class RunSection(Section):
     save_interval: Count = 50
     """Iterations between checkpoints. Source: mjlab 1.6.0."""
     hang_timeout_s: Positive | None = 1800.0
-    """Without a finished iteration for this long, a rank writes all its stacks and the job ends as crashed [s]; null for
+    """Without a finished iteration for this long, every rank writes its stacks and the job ends as crashed [s]; null:
     never. The first iteration, which compiles, has an hour."""
     cuda_graphs: bool = True
     """Capture the rollout and the update in CUDA graphs, which is faster and computes the same; off for debugging."""

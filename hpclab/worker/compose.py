@@ -7,10 +7,9 @@ import json
 import logging
 import os
 import platform
-import random
+import time
 from contextlib import closing, suppress
 
-import numpy as np
 import torch
 from rich.console import Console
 
@@ -20,6 +19,7 @@ from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives, process_group
+from hpclab.distributed.seeds import start_streams
 from hpclab.distributed.sync import describe_sync
 from hpclab.envs.make import make_env
 from hpclab.envs.vec_env import VecEnv
@@ -31,11 +31,13 @@ from hpclab.metrics.reporter import Reporter
 from hpclab.run_folder import RunFolder, write_atomic
 from hpclab.runners.on_policy import OnPolicyRunner
 from hpclab.worker.context import WorkerContext
-from hpclab.worker.failure import FailureReport
+from hpclab.worker.failure import FailureReport, leave
 from hpclab.worker.spec import Outcome, WorkerSpec
 from hpclab.worker.stop import StopRequest
+from hpclab.worker.watchdog import Watchdog, dump_stacks
 
 _LOGGER = logging.getLogger(__name__)
+_HANG_GRACE_S = 5.0
 
 
 def train(
@@ -52,16 +54,25 @@ def train(
     device = _device(on_cpu)
     threads = config.env.threads or context.cpu_threads()
     _prepare_torch(context, device)
-    _seed(config.seed + context.rank)
+    seeding = start_streams(config, context.rank)
     num_envs = context.num_envs(config.env)
     _LOGGER.info(
-        "rank %d of %d on %s (pid %d): device %s, %d environments, %d simulation threads, seed %d",
+        "rank %d of %d on %s (pid %d): device %s, %d environments, %d simulation threads, %s",
         *(context.rank, context.world_size, platform.node(), os.getpid()),
-        *(_device_name(device), num_envs, threads, config.seed + context.rank),
+        *(_device_name(device), num_envs, threads, seeding),
     )
+
+    def on_hang(silent_s: float) -> None:
+        dump_stacks()
+        failure.record_hang(silent_s)
+        if failure.launched:
+            time.sleep(_HANG_GRACE_S)  # the first rank that leaves ends all others: let them write their stacks too
+            leave()
+
     # Each block records a failure before the next outer one cleans up: leaving a process group can wait for ranks that
     # wait for this one.
     with (
+        Watchdog(config.run.hang_timeout_s, on_hang, dump_when_stuck=failure.launched) as watchdog,
         process_group(context, device=device, timeout_s=config.launch.process_group_timeout_s) as collectives,
         failure,
         closing(make_env(config, num_envs=num_envs, device=device, threads=threads)) as env,
@@ -69,6 +80,7 @@ def train(
     ):
         runner = _runner(config, run, env, device, collectives, stop)
         failure.iteration = lambda: runner.iteration
+        runner.on_progress = watchdog.beat
         if context.rank == 0:
             runner.saving.on_saved = lambda duration_s: _write_save_time(run, duration_s)
         runner.resume()
@@ -150,10 +162,3 @@ def _prepare_torch(context: WorkerContext, device: torch.device) -> None:
         torch.set_num_threads(context.cpu_threads())
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, as mjlab 1.6.0
-
-
-def _seed(seed: int) -> None:
-    """Start every random stream of this process; warp kernels are seeded from torch's."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)

@@ -46,7 +46,9 @@ def run_worker(spec: WorkerSpec, context: WorkerContext | None = None) -> Outcom
     run = RunFolder(Path(spec.run_folder))
     log = run.rank_log(spec.attempt, context.rank)
     failure = FailureReport(run, spec.attempt, context.rank, launched=launched)
-    stop = StopRequest(run.stop_file(spec.attempt), rank=context.rank, launched=launched)
+    stop = StopRequest(
+        run.stop_file(spec.attempt), rank=context.rank, launched=launched, on_closed=failure.record_closed
+    )
     try:
         with capture_all(log) if launched else tee_logging(log), failure, stop:
             limit_spinning(os.environ)

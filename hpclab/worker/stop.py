@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -36,11 +37,20 @@ class StopRequest:
     INT raises KeyboardInterrupt.
     """
 
-    def __init__(self, stop_file: Path, *, rank: int, launched: bool, close_wait_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        stop_file: Path,
+        *,
+        rank: int,
+        launched: bool,
+        close_wait_s: float = 2.0,
+        on_closed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._stop_file = stop_file
         self._rank = rank
         self._launched = launched
         self._close_wait_s = close_wait_s
+        self._on_closed = on_closed
         self._requested = threading.Event()
         self._interrupted = False
         self._previous: dict[int, Any] = {}
@@ -106,6 +116,7 @@ class StopRequest:
             while not self._stop_file.exists():
                 if time.monotonic() > deadline:
                     _LOGGER.error("SIGTERM received and nobody asks for a stop: the launcher is closing this rank")
+                    self._on_closed()
                     _leave_closed()
                 time.sleep(0.05)
             _LOGGER.info("SIGTERM received; the stop is coordinated through %s", self._stop_file.name)

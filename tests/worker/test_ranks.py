@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,3 +104,44 @@ def test_a_closing_agent_ends_its_rank_without_waiting(tmp_path: Path) -> None:
         codes = [code for code, _ in ranks.end()]
     assert set(codes) <= {143, 1}, "the slower of the two may see the other leave first"
     assert 143 in codes
+
+
+def test_a_hanging_rank_ends_both_with_the_stacks_of_both(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config(run={"max_iterations": 1_000_000, "hang_timeout_s": 2.0}))
+    with Ranks(run, rank_1_sleeps) as ranks:
+        assert ranks.end() == [(1, None), (1, None)]
+    waiting, hung = (json.loads(run.rank_error(0, rank).read_text()) for rank in range(2))
+    assert (waiting["cause"], hung["cause"]) == ("hang", "hang")
+    assert (waiting["in_collective"], hung["in_collective"]) == (True, False)
+    assert hung["error"].startswith("hang: no iteration finished for 2 s")
+    assert hung["iteration"] == 3
+    assert "fall_asleep" in hung["traceback"]
+    log = run.rank_log(0, 1).read_text()
+    assert "(most recent call first)" in log, "the stack of every thread"
+    assert "in fall_asleep" in log
+    assert "collectives.py" in run.rank_log(0, 0).read_text()
+
+
+def rank_1_sleeps() -> None:
+    from hpclab.runners.on_policy import OnPolicyRunner
+
+    original = OnPolicyRunner._collect
+
+    def fall_asleep(runner: OnPolicyRunner) -> None:
+        if runner.collectives.rank == 1 and runner.iteration == 3:
+            time.sleep(60)
+        original(runner)
+
+    OnPolicyRunner._collect = fall_asleep
+
+
+def test_a_rank_that_is_closed_says_that_it_was_there(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config(run={"max_iterations": 1_000_000}))
+    with Ranks(run, rank_1_sleeps) as ranks:
+        wait_for_iterations(run, 3)
+        ranks.signal(1, signal.SIGTERM)
+        assert ranks.end()[1][0] == 143
+    closed = json.loads(run.rank_error(0, 1).read_text())
+    assert closed["error"] == "closed by the launcher"
+    assert closed["in_collective"] is True, "never taken for the first to fail"
+    assert "fall_asleep" in closed["traceback"]
