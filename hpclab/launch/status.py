@@ -161,7 +161,7 @@ def _next_commands(run: RunFolder, state: str, failure: Failure | None) -> tuple
         return (*look, f"hpclab resume {path}")
     if state == "running":
         return (f"hpclab logs {path} -f", f"hpclab cancel {path}")
-    return (f"hpclab cancel {path}",) if state in _LIVE else ()
+    return (f"hpclab cancel {path}",) if state in _LIVE and state != "completing" else ()
 
 
 def _short(path: Path) -> str:

@@ -16,7 +16,6 @@ from typing import Any
 from hpclab.launch import environment
 from hpclab.launch.doctor.finding import Finding, error, ok, warning
 from hpclab.launch.doctor.request import Request
-from hpclab.run_folder import write_atomic
 
 _WALLTIME_MIN = 5
 _QUEUE_WAIT_S = 900.0
@@ -80,21 +79,25 @@ def _run(request: Request, scratch: Path) -> str:
     program = [sys.executable, "-m", "hpclab.launch.doctor.node_check", str(scratch)]
     inside = "SLURM_JOB_ID" in os.environ  # a step of that job: what surrounds it says where it runs
     variables = dict(os.environ) if inside else environment.for_submission()[0]
-    write_atomic(scratch / "started", "")
+    print(f"asking Slurm for {request.plan.num_nodes} nodes ...", file=sys.stderr, flush=True)
     try:
-        done = subprocess.run(
-            srun_command(request, program),
-            env=variables, capture_output=True, text=True, errors="replace", timeout=_QUEUE_WAIT_S,
-        )  # fmt: skip
+        with subprocess.Popen(
+            srun_command(request, program), env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                _, said = process.communicate(timeout=_QUEUE_WAIT_S)
+            except BaseException:
+                process.terminate()  # unlike a killed srun, it takes its job out of the queue
+                raise
     except subprocess.TimeoutExpired:
-        return f"no result after {_QUEUE_WAIT_S / 60:.0f} min: the job still waits, or hangs"
+        return f"no result after {_QUEUE_WAIT_S / 60:.0f} min: the job still waited, or hung"
     except OSError as problem:
         return str(problem)
-    if done.returncode == 0:
+    if process.returncode == 0:
         return ""
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    said = [line.removeprefix("srun: error: ") for line in lines if line.startswith("srun: error:")]
-    return "; ".join(said[:3]) or (lines[-1] if lines else f"srun ended with exit code {done.returncode}")
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    words = [line.removeprefix("srun: error: ") for line in lines if line.startswith("srun: error:")]
+    return "; ".join(words[:3]) or (lines[-1] if lines else f"srun ended with exit code {process.returncode}")
 
 
 def judge(reports: Sequence[dict[str, Any]], *, gpus_per_node: int) -> Iterator[Finding]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from hpclab.launch.doctor.agents import check_agents
 from hpclab.launch.doctor.allocation import check_allocation
 from hpclab.launch.doctor.cluster import check_cluster, is_here
-from hpclab.launch.doctor.finding import Finding
+from hpclab.launch.doctor.finding import Finding, error
 from hpclab.launch.doctor.gpus import check_gpus
 from hpclab.launch.doctor.lead_time import check_lead_time
 from hpclab.launch.doctor.network_address import check_network
@@ -41,7 +41,11 @@ def doctor(*, profile: str | None, num_nodes: int | None, workers_per_node: int 
     """
     request = make_request(profile=profile, num_nodes=num_nodes, workers_per_node=workers_per_node)
     found = []
-    for finding in check_all(request, on_nodes=num_nodes is not None):
+    for finding in check_all(request):
+        found.append(finding)
+        if not as_json:
+            _show(finding)
+    for finding in _on_nodes(request, found) if num_nodes is not None else ():
         found.append(finding)
         if not as_json:
             _show(finding)
@@ -54,13 +58,8 @@ def doctor(*, profile: str | None, num_nodes: int | None, workers_per_node: int 
         raise SystemExit(1)
 
 
-def check_all(request: Request, *, on_nodes: bool) -> Iterator[Finding]:
-    """Yield the findings as they come.
-
-    Args:
-        request: what a job would ask for.
-        on_nodes: run the nodes' job too.
-    """
+def check_all(request: Request) -> Iterator[Finding]:
+    """Yield, as they come, the findings on all that can be seen from here."""
     yield from check_software()
     config = read_config() if is_here() else None
     partitions = read_partitions() if config is not None else {}
@@ -76,8 +75,12 @@ def check_all(request: Request, *, on_nodes: bool) -> Iterator[Finding]:
     yield from check_gpus()
     if config is not None:
         yield from check_lead_time(request.plan.signal_lead_s, partition, config, _RUNS)
-    if on_nodes:
-        yield from check_allocation(request, _RUNS.absolute())
+
+
+def _on_nodes(request: Request, found: Sequence[Finding]) -> Iterable[Finding]:
+    if is_here() and any(one.level == "error" for one in found):
+        return [error("nodes' job", "not started: the errors above would stop it", "mend them first")]
+    return check_allocation(request, _RUNS.absolute())
 
 
 def _controller(config: dict[str, str]) -> str | None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from hpclab.cli import main
+from hpclab.launch.doctor import allocation
 from hpclab.launch.doctor.allocation import check_allocation, judge, srun_command
 from hpclab.launch.doctor.request import make_request
 
@@ -112,3 +114,24 @@ def test_two_tasks_meet_and_exchange(cluster: Path, program: Program, monkeypatc
     assert "64 MB over 2 nodes by gloo: " in found["all-reduce"].text
     assert abs(float(found["clocks"].text.split()[2])) < 1.0
     assert not list(cluster.glob(".hpclab-doctor-*"))
+
+
+def test_a_job_that_would_be_refused_is_not_started(
+    cluster: Path, program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("srun", f"touch {cluster}/started")
+    with pytest.raises(SystemExit, match="1"):
+        main(["doctor", "--nodes", "9"])
+    assert "error   nodes' job      not started: the errors above would stop it" in capsys.readouterr().out
+    assert not (cluster / "started").exists()
+
+
+def test_a_job_that_waits_too_long_leaves_the_queue(
+    cluster: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocation, "_QUEUE_WAIT_S", 0.5)
+    program("srun", f"trap 'touch {cluster}/left; exit 1' TERM; touch {cluster}/waits; while true; do sleep 0.1; done")
+    request = make_request(profile=None, num_nodes=2, workers_per_node=1)
+    (found,) = check_allocation(request, cluster / "runs")
+    assert found.text == "no result after 0 min: the job still waited, or hung"
+    assert (cluster / "left").exists()
