@@ -79,7 +79,7 @@ class Soak:
         self.events[-1] = replace(happened, by_itself=by_itself, back_s=round(time.monotonic() - start, 1))
 
     def _wait_back(self, attempt: int) -> bool:
-        """Wait until a later attempt trains; resume the run where its job has ended. Return whether that was not needed."""
+        """Wait until a later attempt trains, resuming the run where its job has ended; say whether none had to be."""
         run, by_itself = self.run, True
 
         def trains() -> bool:
