@@ -271,7 +271,7 @@ class RunConfig(Section):
     task: str
     """A name that `hpclab tasks` lists."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 42
-    """Base of every random stream; rank r uses seed + r. Source: mjlab 1.6.0."""
+    """Base of every random stream, with rank and purpose; rank r uses seed + r under `sync.preset: mjlab`."""
     run: RunSection = RunSection()
     env: EnvSection = EnvSection()
     algorithm: PPOSection = PPOSection()

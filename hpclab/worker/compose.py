@@ -7,11 +7,9 @@ import json
 import logging
 import os
 import platform
-import random
 import time
 from contextlib import closing, suppress
 
-import numpy as np
 import torch
 from rich.console import Console
 
@@ -21,6 +19,7 @@ from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives, process_group
+from hpclab.distributed.seeds import start_streams
 from hpclab.distributed.sync import describe_sync
 from hpclab.envs.make import make_env
 from hpclab.envs.vec_env import VecEnv
@@ -55,12 +54,12 @@ def train(
     device = _device(on_cpu)
     threads = config.env.threads or context.cpu_threads()
     _prepare_torch(context, device)
-    _seed(config.seed + context.rank)
+    seeding = start_streams(config, context.rank)
     num_envs = context.num_envs(config.env)
     _LOGGER.info(
-        "rank %d of %d on %s (pid %d): device %s, %d environments, %d simulation threads, seed %d",
+        "rank %d of %d on %s (pid %d): device %s, %d environments, %d simulation threads, %s",
         *(context.rank, context.world_size, platform.node(), os.getpid()),
-        *(_device_name(device), num_envs, threads, config.seed + context.rank),
+        *(_device_name(device), num_envs, threads, seeding),
     )
 
     def on_hang(silent_s: float) -> None:
@@ -163,10 +162,3 @@ def _prepare_torch(context: WorkerContext, device: torch.device) -> None:
         torch.set_num_threads(context.cpu_threads())
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, as mjlab 1.6.0
-
-
-def _seed(seed: int) -> None:
-    """Start every random stream of this process; warp kernels are seeded from torch's."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
