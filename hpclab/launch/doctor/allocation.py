@@ -67,6 +67,8 @@ def srun_command(request: Request, program: Sequence[str]) -> list[str]:
         for key, value in options.items()
         if key not in _OF_BATCH_JOBS
     ]
+    prefix = shlex.split(request.slurm.command_prefix or "")
+    program = [*prefix, *program]
     setup = request.plan.setup
     if setup is not None:
         program = ["bash", "-c", f"source {shlex.quote(str(setup))} && exec {shlex.join(program)}"]

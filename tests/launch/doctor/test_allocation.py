@@ -74,7 +74,7 @@ def test_the_job_has_the_profiles_settings(cluster: Path) -> None:
     (cluster / "slurm" / "setup.sh").write_text("true\n")
     (cluster / "site.yaml").write_text(
         "partition: gpu\naccount: abc@h100\nqos: long\nconstraint: h100\ngres: gpu:4\ngpus_per_node: 4\n"
-        "memory: 64G\nextra: {hint: nomultithread, exclusive: true}\n"
+        "memory: 64G\ncommand_prefix: apptainer exec --nv image.sif\nextra: {hint: nomultithread, exclusive: true}\n"
     )
     request = make_request(profile="site.yaml", num_nodes=2, workers_per_node=None)
     line = srun_command(request, ["python", "a b"])
@@ -83,7 +83,11 @@ def test_the_job_has_the_profiles_settings(cluster: Path) -> None:
         *("--account=abc@h100", "--qos=long", "--constraint=h100", "--hint=nomultithread", "--exclusive"),
         *("--job-name=hpclab-doctor", "--time=5", "--export=ALL", "--kill-on-bad-exit=0"),
     }
-    assert line[-3:] == ["bash", "-c", f"source {cluster}/slurm/setup.sh && exec python 'a b'"]
+    assert line[-3:] == [
+        "bash",
+        "-c",
+        f"source {cluster}/slurm/setup.sh && exec apptainer exec --nv image.sif python 'a b'",
+    ]
 
 
 def test_slurms_refusal_is_an_error_in_its_own_words(cluster: Path, program: Program) -> None:
