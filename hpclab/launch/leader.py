@@ -60,6 +60,7 @@ class Leader:
         """Train, and return how the run ended; see `agents.run_node` for what it raises."""
         with Notices(self._on_notice, restore=False) as notices, self._submitter_watched():
             self._handover.put_process("leader", os.getpid())
+            self._check_owner()
             self._check_budgets()
             attempt = self._begin(notices)
             with self._walltime:
@@ -123,6 +124,19 @@ class Leader:
             return False
         job = _ask(self._node.job_id)
         return job is not None and job.state == "RUNNING" and job.may_requeue
+
+    def _check_owner(self) -> None:
+        """Refuse to begin where another one took the run over while this job waited to come back.
+
+        Raises:
+            WorkerError: it is in use.
+        """
+        if self._node.restart == 0 or self._node.pseudo:
+            return  # the one who submits it may hold the lock until it knows the job's name
+        owner = lock.read_owner(self._run)
+        if owner is not None and not owner.is_same(lock.Owner.job(self._node.job_id)) and owner.is_alive():
+            self._handover.put_outcome("failed")
+            raise WorkerError(f"{self._run.path}: in use by {owner}, which took it over while this job was requeued")
 
     def _check_budgets(self) -> None:
         """Refuse to begin where Slurm itself brought back, after a lost node, what the budgets would have ended.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hpclab.errors import WorkerError
+from hpclab.errors import ConfigError, WorkerError
 from hpclab.launch import jobs, leader, lock
 from hpclab.launch.agent_host import AgentHost
 from hpclab.launch.handover import Handover
@@ -48,13 +50,15 @@ def lead(
     job_id: str = "11",
     hosts: tuple[str, ...] = ("n1",),
     restart: int = 0,
+    through_submitit: bool = False,
 ) -> Outcome:
     job = NodeJob(str(run.path), 1, 2, False, walltime_min=600, signal_lead_s=60, torchrunx_logs="")
     node = Node(job_id, 0, hosts, restart=restart, pseudo=False)
     handover = Handover.of(run, node.job_id, restart)
-    lock.acquire(run, Owner.job(job_id))
+    if restart == 0:
+        lock.acquire(run, Owner.job(job_id))
     monkeypatch.setattr(leader, "launch", ranks)
-    return Leader(job, node, handover, AgentHost(job, node, handover)).run(through_submitit=False)
+    return Leader(job, node, handover, AgentHost(job, node, handover)).run(through_submitit=through_submitit)
 
 
 def stopped_by(number: signal.Signals | None, run: RunFolder) -> Any:
@@ -102,16 +106,80 @@ def test_a_cancelled_job_is_never_requeued(slurm: FakeSlurm, run: RunFolder, mon
 
 
 @pytest.mark.usefixtures("no_agent")
+@pytest.mark.parametrize("there", [True, False], ids=["scontrol refuses", "no scontrol on this node"])
 def test_without_scontrol_the_run_is_saved_and_the_way_on_is_said(
-    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    slurm: FakeSlurm,
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    there: bool,
 ) -> None:
     slurm.command("scontrol", "exit 1")
+    if not there:
+        (slurm.folder / "bin" / "scontrol").unlink()
     monkeypatch.setattr(leader.time, "sleep", lambda seconds: None)
     with pytest.raises(SystemExit) as left:
         lead(run, monkeypatch, stopped_by(signal.SIGUSR2, run))
     assert left.value.code != 0
     assert f"Go on with: hpclab resume {run.path}" in capsys.readouterr().out
     assert not run.lock.exists()
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_a_stale_temporary_pickle_does_not_block_the_requeue(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import submitit
+
+    slurm.command("scontrol", RUNNING)
+    pickle = run.path / "11_submitted.pkl"
+    stale = pickle.with_suffix(".pkl.save_tmp")
+    stale.write_bytes(b"half of a pic")  # a killed attempt was writing it
+    place = SimpleNamespace(paths=SimpleNamespace(submitted_pickle=pickle))
+    monkeypatch.setattr(submitit, "JobEnvironment", lambda: place)
+
+    def requeue(*_: object) -> None:  # submitit's handler
+        assert not stale.exists()
+        sys.exit(9)
+
+    before = signal.signal(signal.SIGUSR2, requeue)
+    try:
+        with pytest.raises(SystemExit) as left:
+            lead(run, monkeypatch, stopped_by(signal.SIGUSR2, run), through_submitit=True)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert left.value.code == 9
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_completed_between_two_attempts_is_one_run(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.command("scontrol", RUNNING)
+    with pytest.raises(SystemExit):
+        lead(run, monkeypatch, stopped_by(signal.SIGUSR2, run))
+    for state in ("RUNNING", "COMPLETING", "PENDING Reason=BeginTime"):
+        slurm.command("scontrol", f"echo JobId=11 JobState={state} Restarts=1")
+        with pytest.raises(ConfigError, match="in use by Slurm job 11"):
+            lock.acquire(run, Owner.job("12"))
+    slurm.command("scontrol", RUNNING)
+    assert lead(run, monkeypatch, lambda *_, **__: Outcome("completed", 9, 100), restart=1).kind == "completed"
+    assert [(one.number, one.job_id, one.cause) for one in jobs.read(run)] == [
+        (0, "11", "preempted"),
+        (1, "11", "completed"),
+    ]
+
+
+@pytest.mark.usefixtures("no_agent")
+def test_a_requeued_job_whose_run_was_taken_over_does_not_begin(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock.acquire(run, Owner.job("12"))
+    slurm.command("scontrol", "echo JobId=12 JobState=RUNNING")
+    with pytest.raises(WorkerError, match="in use by Slurm job 12, which took it over"):
+        lead(run, monkeypatch, boom, restart=1)
+    assert jobs.read(run) == []
+    assert run.lock.exists()
 
 
 @pytest.mark.usefixtures("no_agent")
