@@ -61,6 +61,13 @@ class Captured(Generic[Result]):
         self._capture()
         return self()
 
+    def release(self) -> None:
+        """Free the graph, and with it the collectives that it holds; later calls run plainly."""
+        if self._graph is not None:
+            torch.cuda.synchronize(self._device)
+        self._graph = None
+        self._enabled = False
+
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]

@@ -147,6 +147,11 @@ class OnPolicyRunner:
         """
         self.saving.save(self.iteration, self._values)
 
+    def close(self) -> None:
+        """Free the CUDA graphs: a process group cannot be left while a graph holds collectives of it."""
+        for captured in (self._rollout, self._finish, self._update):
+            captured.release()
+
     def _capture(self) -> States:
         counters = {
             "iteration": self.iteration,

@@ -1,6 +1,8 @@
 """Training in CUDA graphs on a GPU: the same numbers as without, and no wait inside an iteration."""
 
 import logging
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -38,6 +40,17 @@ def test_graphs_change_no_number_where_the_physics_is_deterministic(tmp_path: Pa
     assert curve(eager) == curve(graphs)
     one, other = (checkpoint_files(run, 6)["shared.pt"] for run in (eager, graphs))
     assert differences(one, other) == []
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_ranks_with_collectives_in_their_graphs_end_in_good_order(tmp_path: Path) -> None:
+    small = "env.num_envs=64 actor.hidden_dims=[16] critic.hidden_dims=[16] sync.preset=global"
+    command = [sys.executable, "-m", "hpclab", "train", "configs/cartpole.yaml", *small.split()]
+    command += [f"run.root={tmp_path}", "run.name=two", "run.max_iterations=6", "--gpu-ids", "0", "1"]
+    subprocess.run(command, check=True, timeout=200)
+    run = RunFolder(tmp_path / "two")
+    assert [line["iteration"] for line in curve(run)] == list(range(6))
+    assert all("the update captured in a CUDA graph" in run.rank_log(0, rank).read_text() for rank in range(2))
 
 
 def test_what_cannot_be_captured_runs_plainly_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
