@@ -70,6 +70,12 @@ class Node:
         return self.index == 0
 
 
+def own_job_id(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the surrounding job's id in the form of `Node.job_id`; None outside a job."""
+    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else environment.get("SLURM_JOB_ID")
+
+
 def read_restarts(run: RunFolder, job_id: str) -> int:
     """Return how often a job of submitit's local executor was requeued: it counts that nowhere itself."""
     path = _restarts(run, job_id)

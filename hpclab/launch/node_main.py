@@ -14,14 +14,14 @@ from hpclab.config.load import load_config, load_profile
 from hpclab.errors import ConfigError, HpclabError
 from hpclab.launch import runs
 from hpclab.launch.lock import Owner
-from hpclab.launch.node import Node
+from hpclab.launch.node import Node, own_job_id
 from hpclab.launch.plan import plan_of, with_options
 from hpclab.run_folder import RunFolder
 
 
 def prepare(config_path: Path, overrides: list[str]) -> Path:
     """Create or open the run in the name of the surrounding job, with as many nodes as the job has."""
-    job_id = os.environ.get("SLURM_JOB_ID")
+    job_id = own_job_id()
     if job_id is None:
         raise ConfigError("SLURM_JOB_ID is not set; start this with sbatch slurm/train.sbatch")
     config = load_config(config_path, overrides, profile=load_profile("default"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hpclab.errors import LaunchError
-from hpclab.launch.node import Node
+from hpclab.launch.node import Node, own_job_id
 
 
 def step(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
@@ -42,6 +42,9 @@ def test_a_nodes_name_decides_which_it_is(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_array_member_is_called_by_array_and_task(monkeypatch: pytest.MonkeyPatch) -> None:
     step(monkeypatch, SLURM_JOB_ID="12", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="1")
     assert Node.of_slurm().job_id == "11_1"
+    assert own_job_id() == "11_1", "the name under which it holds its lock"
+    step(monkeypatch)
+    assert own_job_id() == Node.of_slurm().job_id == "11"
 
 
 def test_more_than_one_task_a_node_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
