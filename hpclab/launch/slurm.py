@@ -18,7 +18,7 @@ from typing import Any
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor
 
-from hpclab.errors import LaunchError
+from hpclab.errors import ConfigError, LaunchError
 from hpclab.launch import queue
 from hpclab.launch.plan import SubmissionPlan, job_name
 from hpclab.launch.private import private_folder
@@ -26,6 +26,7 @@ from hpclab.launch.private import private_folder
 _ANY_NUMBER_OF_TIMEOUTS = 1_000_000
 """submitit takes any signal of a job of at most 10 minutes for a timeout, so its own limit cannot be used."""
 _TEST_TIMEOUT_S = 60.0
+_SUBMITIT_TAGS = ("%j", "%t", "%A", "%a")
 _DEFAULT_ARRAY_SIZE = 1001
 _ERROR = re.compile(r"(?:sbatch: )?(?:(?:error|fatal|allocation failure): |(?=unrecognized option))(.+)")
 _PASSING = ("Required node not available", "Required partition not available", "Requested nodes are busy")
@@ -102,7 +103,7 @@ def check_job(plan: SubmissionPlan, array: Array | None = None) -> str:
         return found[1].replace("T", " ") if found else ""
     words = _own_words(said)
     if any(passing in words for passing in _PASSING):
-        return f"unknown; Slurm says now: {words}"
+        return f"later; Slurm says now: {words}"
     raise LaunchError(f"Slurm refuses the job: {words}")
 
 
@@ -137,8 +138,9 @@ def _submit(executor: _Executor, folder: Path, jobs: Sequence[Callable[[], Any]]
 
 def _executor(plan: SubmissionPlan, array: Array | None = None) -> _Executor:
     prefix, python = plan.config.slurm.command_prefix, shlex.quote(sys.executable)
+    folder = plan.run.submitit if array is None else array.submitit
     executor = _Executor(
-        folder=plan.run.submitit if array is None else array.submitit,
+        folder=folder,
         max_num_timeout=_ANY_NUMBER_OF_TIMEOUTS,
         python=python if prefix is None else f"{prefix} {python}",
     )
@@ -146,8 +148,21 @@ def _executor(plan: SubmissionPlan, array: Array | None = None) -> _Executor:
     if array is not None:
         parallel = plan.config.slurm.max_parallel or array.size
         parameters |= {"job_name": job_name(array.name), "array_parallelism": parallel}
+    if "%" in str(folder):
+        _keep_percent(parameters, folder, "%A_%a" if array is not None and array.size > 1 else "%j")
     executor.update_parameters(**parameters)
     return executor
+
+
+def _keep_percent(parameters: dict[str, Any], folder: Path, job: str) -> None:
+    """Name the output files so that a '%' of their folder stays one: Slurm replaces %u, %x, ... in them."""
+    if tag := next((tag for tag in _SUBMITIT_TAGS if tag in str(folder)), None):
+        raise ConfigError(
+            f"{folder}: holds {tag}, which stands for a job's number; choose another run.root or run.name"
+        )
+    output = f"{str(folder).replace('%', '%%')}/{job}_%t_log.out"
+    parameters["additional_parameters"] |= {"output": output.replace("%t", "0")}
+    parameters["srun_args"] = [*parameters["srun_args"], "--output", output]  # the last one counts
 
 
 def _own_words(said: str) -> str:

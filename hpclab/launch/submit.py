@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -115,10 +116,12 @@ def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
             lock.hand_over(plan.run, lock.Owner.job(job_id))
     for note in opened.notes:
         print(note)
-    print(f"job:        {job_id}" + (f", expected start: {expected_start}" if expected_start else ""))
+    print(f"job:        {job_id}")
+    if expected_start:
+        print(f"start:      expected {expected_start}")
     print(f"run folder: {plan.run.path}")
     for command in ("status", "logs -f", "cancel"):
-        print(f"  hpclab {command} {plan.run.path}")
+        print(f"  hpclab {command} {shlex.quote(str(plan.run.path))}")
 
 
 def run_locally(plan: SubmissionPlan, checkout: Checkout | None) -> None:

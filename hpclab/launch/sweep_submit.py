@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -92,10 +93,12 @@ def _submit(sweep: SweepPlan, checkout: Checkout | None) -> None:
     if len(shown) > _NUM_SHOWN:
         print(f"... {len(shown)} runs in all")
     arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in job_ids))
-    print(f"job array:  {arrays}" + (f", expected start: {expected_start}" if expected_start else ""))
+    print(f"job array:  {arrays}")
+    if expected_start:
+        print(f"start:      expected {expected_start}")
     print(f"sweep:      {sweep.folder.path}")
     for command in ("status", "cancel"):
-        print(f"  hpclab {command} {sweep.folder.path}")
+        print(f"  hpclab {command} {shlex.quote(str(sweep.folder.path))}")
 
 
 def _submit_arrays(sweep: SweepPlan, configs: Sequence[RunConfig], size: int) -> list[str]:

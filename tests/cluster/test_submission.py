@@ -50,7 +50,7 @@ def test_a_rejected_submission_has_slurms_words_and_leaves_nothing(
 def test_a_sweep_is_one_array_whose_members_come_back_by_themselves(cluster: SlurmCluster, tmp_path: Path) -> None:
     config = write_config(tmp_path, iterations=100_000)
     said = hpclab(cluster, "submit", str(config), "--workers-per-node", "1", "--sweep", "seed=1..2").stdout
-    array = next(line.split()[2].rstrip(",") for line in said.splitlines() if line.startswith("job array:"))
+    array = next(line.split()[2] for line in said.splitlines() if line.startswith("job array:"))
     sweep = tmp_path / "runs" / "cartpole"
     members = [Training(cluster, RunFolder(sweep / f"cartpole-00{k}"), f"{array}_{k}") for k in range(2)]
     for member in members:
@@ -76,7 +76,7 @@ def test_submitting_from_inside_an_allocation(cluster: SlurmCluster, tmp_path: P
     said = out.read_text()
     assert "left out of the job's environment: " in said
     assert "SLURM_CPUS_PER_TASK" in said
-    job_id = next(line.split()[1].rstrip(",") for line in said.splitlines() if line.startswith("job:"))
+    job_id = next(line.split()[1] for line in said.splitlines() if line.startswith("job:"))
     Training(cluster, RunFolder(tmp_path / "runs" / "cartpole"), job_id).wait_for_end("COMPLETED")
 
 

@@ -63,7 +63,7 @@ class Training:
         """Submit through the command line, from the login node."""
         config = write_config(folder, iterations)
         said = hpclab(cluster, "submit", str(config), "--nodes", "2", *options).stdout
-        job_id = next(line.split()[1].rstrip(",") for line in said.splitlines() if line.startswith("job:"))
+        job_id = next(line.split()[1] for line in said.splitlines() if line.startswith("job:"))
         return cls(cluster, RunFolder(folder / "runs" / "cartpole"), job_id)
 
     @property

@@ -103,7 +103,7 @@ def test_slurm_judges_the_very_script_first_and_says_when_it_starts(
     assert tested == "sbatch --test-only"
     assert "--test-only" not in submitted
     assert (slurm.folder / "tested.sh").read_text() == slurm.script()
-    assert "job:        11, expected start: 2026-11-29 23:19:35\n" in capsys.readouterr().out
+    assert "job:        11\nstart:      expected 2026-11-29 23:19:35\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_partition_that_is_down_now_does_not_refuse_a_job_that_can_wait(
         "sbatch", f"if [ $1 = --test-only ]; then echo 'allocation failure: {down}' >&2; exit 1; fi\n{SBATCH}"
     )
     submit()
-    assert f"job:        11, expected start: unknown; Slurm says now: {down}" in capsys.readouterr().out
+    assert f"start:      expected later; Slurm says now: {down}" in capsys.readouterr().out
 
 
 def test_pickles_and_locks_are_the_users_own(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
@@ -148,6 +148,35 @@ def test_pickles_and_locks_are_the_users_own(slurm: FakeSlurm, submit: Submit, r
     assert run.lock.stat().st_mode & 0o777 == 0o600
     assert run.config.stat().st_mode & 0o777 == 0o644
     assert run.manifest.stat().st_mode & 0o777 == 0o644
+
+
+def test_names_and_paths_that_are_not_plain(
+    slurm: FakeSlurm, submit: Submit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "a b 100%u 'q' \"d\""
+    submit(f"run.root={json.dumps(str(root))}", "run.name=dédé")
+    folder = str(root / "dédé" / "submitit")
+    escaped = folder.replace("%", "%%")
+    assert f"#SBATCH --output={shlex.quote(f'{escaped}/%j_0_log.out')}\n" in slurm.script()
+    last = shlex.split(slurm.script().splitlines()[-1])
+    assert last[len(last) - 1 - last[::-1].index("--output") + 1] == f"{escaped}/%j_%t_log.out"
+    assert last[-1] == folder
+    assert f"hpclab status {shlex.quote(str(root / 'dédé'))}\n" in capsys.readouterr().out
+
+
+def test_a_path_with_a_mark_for_the_jobs_number_is_refused(slurm: FakeSlurm, submit: Submit, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds %j, which stands for a job's number"):
+        submit(f"run.root={tmp_path}/100%j")
+    assert slurm.calls() == []
+
+
+def test_a_log_folder_that_cannot_be_made_fails_at_submission(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
+    run.path.mkdir(parents=True)
+    run.submitit.touch()
+    with pytest.raises(ConfigError, match="submitit: (not a folder that can be written|cannot be created)"):
+        submit()
+    assert not run.lock.exists()
+    assert not any("--test-only" not in call for call in slurm.calls() if call.startswith("sbatch"))
 
 
 def test_a_folder_for_pickles_that_leads_elsewhere_is_refused(
