@@ -98,7 +98,9 @@ def _of_job(job_id: str, last: jobs.Attempt | None, *, cancel_requested: bool) -
         return RunState("requeued", f"{last.cause}; Slurm is putting the job back into its queue")
     if ended is None or requeued or (ended in ("preempted", "timeout") and info.state == "CANCELLED"):
         return _of_end(info.state)  # it came after what the folder tells
-    return RunState("cancelled" if cancel_requested and ended != "completed" else ended)
+    if cancel_requested and ended != "completed":
+        return RunState("cancelled")
+    return RunState(ended, last.note if last is not None and ended != "completed" else "")
 
 
 def _of_live_job(job_id: str, info: queue.JobInfo, last: jobs.Attempt | None, *, cancel_requested: bool) -> RunState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,8 +29,9 @@ _LIVE = ("pending", "held", "starting", "running", "suspended", "completing", "r
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The rank that failed first."""
+    """The rank that failed first in an attempt."""
 
+    attempt: int
     rank: int
     host: str
     iteration: int | None
@@ -37,6 +39,10 @@ class Failure:
     last_line: str
     """Of its traceback."""
     log: str
+
+    def __str__(self) -> str:
+        where = "" if self.iteration is None else f" at iteration {self.iteration}"
+        return f"rank {self.rank} on {self.host} failed{where}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class RunStatus:
     attempts: tuple[jobs.Attempt, ...]
     """Oldest first."""
     first_error: Failure | None
-    """What failed first in the last attempt, when that crashed."""
+    """What failed first in the newest attempt that crashed."""
     next_commands: tuple[str, ...]
     """What to do now, most useful first; empty when there is nothing to do."""
     sweep: Any
@@ -113,15 +119,16 @@ def read_status(run: RunFolder) -> RunStatus:
         state = state_of(owner, attempts, cancel_requested=run.cancel_request.exists())
     except ConfigError as error:  # one damaged lock must not hide the other runs
         owner, state = None, RunState("unknown", str(error))
-    failure, detail = None, state.detail
-    if state.name in ("crashed", "no_progress"):
-        failure, detail = _failure(run, last)
+    failure, detail = _failure(run, attempts), state.detail
+    if state.name == "crashed":
+        started = last if owner is None or owner.job_id in (None, last and last.job_id) else None
+        detail = _why_crashed(run, started, failure, state.detail)
     done = metrics["iteration"] + 1 if "iteration" in metrics else None
     limit = _max_iterations(run)
     return RunStatus(
         run=str(run.path),
         state=state.name,
-        detail=detail or state.detail,
+        detail=detail,
         reason=state.reason,
         expected_start=state.expected_start,
         owner=str(owner) if owner is not None and state.name in _LIVE else None,
@@ -142,22 +149,33 @@ def read_status(run: RunFolder) -> RunStatus:
     )
 
 
-def _failure(run: RunFolder, last: jobs.Attempt | None) -> tuple[Failure | None, str]:
-    """Return the first failure of the last attempt, and one line on why the run failed."""
+def _failure(run: RunFolder, attempts: Sequence[jobs.Attempt]) -> Failure | None:
+    """Return what failed first in the newest attempt that crashed."""
+    for attempt in reversed(attempts):
+        if attempt.cause in ("crashed", "no_progress"):
+            error = first_error(run, attempt.number)
+            if error is None:
+                continue
+            log = str(run.rank_log(attempt.number, error.rank))
+            where = (attempt.number, error.rank, error.host, error.iteration)
+            return Failure(*where, error.error, error.last_line, log)
+    return None
+
+
+def _why_crashed(run: RunFolder, last: jobs.Attempt | None, failure: Failure | None, detail: str) -> str:
     if last is None:
-        return None, f"its job failed before its workers started; see {run.submitit}"
-    error = first_error(run, last.number)
-    if error is None:
-        return None, last.note
-    log = run.rank_log(last.number, error.rank)
-    failure = Failure(error.rank, error.host, error.iteration, error.error, error.last_line, str(log))
-    return failure, str(error)
+        return detail or f"its job failed before its workers started; see {run.submitit}"
+    if failure is None or failure.attempt != last.number:
+        return detail or last.note
+    _, mark, why_no_more = last.note.partition("; not requeued: ")
+    return f"{failure}{mark}{why_no_more}"
 
 
 def _next_commands(run: RunFolder, state: str, failure: Failure | None) -> tuple[str, ...]:
     path = shlex.quote(_short(run.path))
     if state in UNFINISHED:
-        look = (f"hpclab logs {path} --first-error",) if failure is not None else ()
+        crashed = failure is not None and state in ("crashed", "no_progress")
+        look = (f"hpclab logs {path} --first-error",) if crashed else ()
         return (*look, f"hpclab resume {path}")
     if state == "running":
         return (f"hpclab logs {path} -f", f"hpclab cancel {path}")

@@ -113,6 +113,8 @@ def _show_one(console: Any, one: RunStatus) -> None:
         "time left": left,
         "updated": _ago(one.updated),
     }
+    if one.first_error is not None and str(one.first_error) not in one.detail:
+        rows["failure"] = f"attempt {one.first_error.attempt}: {one.first_error}"
     if one.first_error is not None:
         rows["traceback"] = f"{one.first_error.last_line} (in {one.first_error.log})"
     for name, text in rows.items():

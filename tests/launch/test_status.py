@@ -232,6 +232,15 @@ def test_a_job_that_fails_before_its_workers_names_its_output(run: RunFolder, pr
     )
 
 
+def test_a_later_job_that_fails_before_its_workers_is_not_explained_by_the_earlier_one(
+    trained: RunFolder, program: Program
+) -> None:
+    jobs.finish(trained, 0, "preempted", note="earlier")
+    program("scontrol", "echo JobState=FAILED Reason=NonZeroExitCode")
+    lock.acquire(trained, Owner.job("11"))
+    assert read_status(trained).detail == f"its job failed before its workers started; see {trained.submitit}"
+
+
 def test_a_damaged_lock_hides_no_other_run(trained: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     other = RunFolder(trained.path.parent / "other[x]")
     other.path.mkdir()
@@ -285,3 +294,25 @@ def test_without_any_slurm_command_a_job_is_unknown(trained: RunFolder, monkeypa
     jobs.begin(trained, "slurm", hosts=["n1"], num_workers=2, job_id="11")
     jobs.finish(trained, 1, "completed")
     assert read_status(trained).state == "completed"
+
+
+def test_a_run_that_came_back_after_a_crash_still_says_what_failed(
+    trained: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained.logs(0).mkdir(parents=True)
+    record = {"rank": 1, "host": "h", "time": 1.0, "iteration": 3, "error": "ValueError: boom"}
+    trained.rank_error(0, 1).write_text(json.dumps(record))
+    jobs.finish(trained, 0, "crashed", note="x; not requeued: crashed 2 times")
+    assert read_status(trained).detail == (
+        "rank 1 on h failed at iteration 3: ValueError: boom; not requeued: crashed 2 times"
+    )
+    jobs.begin(trained, "local", hosts=["h"], num_workers=2)
+    with lock.held(trained, Owner.this_process()):
+        status(trained.path, as_json=False, watch=False)
+    out = capsys.readouterr().out
+    assert "state      running\n" in out
+    assert "failure    attempt 0: rank 1 on h failed at iteration 3: ValueError: boom\n" in out
+    jobs.finish(trained, 1, "no_progress", note="3 attempts in a row finished no new iteration")
+    found = read_status(trained)
+    assert (found.state, found.detail) == ("no_progress", "3 attempts in a row finished no new iteration")
+    assert found.next_commands[0].endswith("--first-error")
