@@ -35,7 +35,7 @@ def note_lost_nodes(stop_file: Path, hosts: Sequence[str]) -> list[str]:
     down = queue.down_nodes(hosts)
     if down:
         with stop_file.open("a") as file:
-            file.write(f"; {jobs.NODES_LOST}: {', '.join(down)}")
+            file.write(f"{'; ' if file.tell() else ''}{jobs.NODES_LOST}: {', '.join(down)}")
     return down
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from hpclab.launch import jobs
 from hpclab.launch.handover import Handover
-from hpclab.launch.lost import lost_node
+from hpclab.launch.lost import lost_node, note_lost_nodes
 from hpclab.run_folder import RunFolder
 
 
@@ -60,3 +61,17 @@ def test_a_killed_agent_is_named(run: RunFolder, handover: Handover) -> None:
 
 def test_silence_everywhere_names_nobody(run: RunFolder, handover: Handover) -> None:
     assert lost_node(run, 0, handover, wait_s=0.0) is None
+
+
+def test_the_stop_file_names_nodes_that_slurm_has_given_up(run: RunFolder, program: Callable[[str, str], None]) -> None:
+    run.logs(0).mkdir(parents=True)
+    stop_file = run.stop_file(0)
+    program("sinfo", "echo n1 allocated; echo n2 idle")
+    assert note_lost_nodes(stop_file, ["n1", "n2"]) == []
+    assert not stop_file.exists(), "nobody asked for a stop"
+    program("sinfo", "echo n1 allocated; echo 'n2 down*'")
+    assert note_lost_nodes(stop_file, ["n1", "n2"]) == ["n2"]
+    assert stop_file.read_text() == "nodes lost: n2"
+    stop_file.write_text("SIGTERM received")
+    note_lost_nodes(stop_file, ["n1", "n2"])
+    assert stop_file.read_text() == "SIGTERM received; nodes lost: n2"
