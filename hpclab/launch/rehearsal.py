@@ -104,7 +104,8 @@ def _small_config(config: RunConfig, root: Path, world_size: int, *, use_gpus: b
     values["run"] |= {"root": str(root), "name": "rehearsal", "max_iterations": ENDLESS, "max_env_steps": None}
     values["run"] |= {"save_interval": 2, "keep_last": 3}
     values["metrics"] |= {"wandb_project": None}
-    values["slurm"] |= {"time": 30}
+    # Budgets are for the cluster: a run that may never be requeued there is rehearsed like any other.
+    values["slurm"] |= {"time": 30, "requeue": {}}
     return RunConfig.model_validate(values)
 
 

@@ -48,6 +48,12 @@ def test_global_environments_still_fill_the_mini_batches(tiny: Path, tmp_path: P
     assert small.config.env.num_envs == 8 * small.world_size
 
 
+def test_a_run_that_may_not_be_requeued_is_rehearsed_all_the_same(tiny: Path, tmp_path: Path) -> None:
+    plan = make_plan(tiny, ["slurm.requeue.preempted=0"], num_nodes=2, workers_per_node=1)
+    small, _ = scaled_down(plan, tmp_path)
+    assert small.config.slurm.requeue.preempted == "unlimited"
+
+
 def test_every_check_fails_on_an_empty_run(tiny: Path, tmp_path: Path) -> None:
     small, _ = scaled_down(make_plan(tiny, [], num_nodes=2, workers_per_node=1), tmp_path)
     checks = list(examine(small, RunFolder(tmp_path / "uninterrupted"), noticed=None, total=None))
