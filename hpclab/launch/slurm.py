@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from hpclab.errors import ConfigError, LaunchError
 from hpclab.launch import queue
+from hpclab.launch.partition import may_take_later
 from hpclab.launch.plan import SubmissionPlan, job_name
 from hpclab.launch.private import private_folder
 
@@ -30,7 +31,13 @@ _SUBMITIT_TAGS = ("%j", "%t", "%A", "%a")
 _DEFAULT_ARRAY_SIZE = 1001
 _ERROR = re.compile(r"(?:sbatch: )?(?:(?:error|fatal|allocation failure): |(?=unrecognized option))(.+)")
 _PASSING = ("Required node not available", "Required partition not available", "Requested nodes are busy")
-"""What --test-only calls a failure although the job would wait in the queue until it is over."""
+"""What --test-only calls a failure although the job could wait until it is over; the submission decides."""
+_DOUBTFUL = "Requested node configuration is not available"
+"""What it says of a job that can never run, and of one whose nodes are drained now."""
+
+
+class RefusedError(LaunchError):
+    """Slurm takes none of what it was given."""
 
 
 class _Executor(SlurmExecutor):
@@ -73,6 +80,21 @@ def check_slurm() -> None:
         raise LaunchError("no sbatch here: submit from a login node, or use --local to run the job on this machine")
 
 
+@contextlib.contextmanager
+def nothing_left_if_refused(folder: Path) -> Iterator[None]:
+    """Remove a folder that the block makes when Slurm refuses its jobs; one that was there before stays."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except RefusedError:
+        if folder in new:
+            shutil.rmtree(folder, ignore_errors=True)
+            for parent in new[1:]:
+                with contextlib.suppress(OSError):  # another run may have come into it
+                    parent.rmdir()
+        raise
+
+
 def max_array_size() -> int:
     """Return how many members an array may have here; Slurm's default where it does not answer."""
     found = re.search(
@@ -102,9 +124,11 @@ def check_job(plan: SubmissionPlan, array: Array | None = None) -> str:
         found = re.search(r"to start at (\S+)", said)
         return found[1].replace("T", " ") if found else ""
     words = _own_words(said)
-    if any(passing in words for passing in _PASSING):
-        return f"later; Slurm says now: {words}"
-    raise LaunchError(f"Slurm refuses the job: {words}")
+    if any(passing in words for passing in _PASSING) or (
+        _DOUBTFUL in words and may_take_later(plan.config.slurm.partition, plan.num_nodes)
+    ):
+        return f"later; Slurm now says: {words}"
+    raise RefusedError(f"Slurm refuses the job: {words}")
 
 
 def submit_job(plan: SubmissionPlan) -> str:
@@ -132,7 +156,7 @@ def _submit(executor: _Executor, folder: Path, jobs: Sequence[Callable[[], Any]]
     except (FailedJobError, FailedSubmissionError) as error:
         for path in set(folder.iterdir()) - before:
             path.unlink(missing_ok=True)
-        raise LaunchError(f"Slurm refused the job: {_own_words(str(error))}") from error
+        raise RefusedError(f"Slurm refused the job: {_own_words(str(error))}") from error
     return [str(job.job_id) for job in submitted]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, lock, runs
 from hpclab.launch.plan import SubmissionPlan, make_plan
-from hpclab.launch.slurm import check_job, check_slurm, sbatch_script, submit_job
+from hpclab.launch.slurm import check_job, check_slurm, nothing_left_if_refused, sbatch_script, submit_job
 from hpclab.launch.snapshot import Checkout, check_size, find_checkout, write_snapshot
 from hpclab.launch.train import EXIT_STOPPED
 from hpclab.run_folder import RunFolder
@@ -111,7 +111,7 @@ def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
         print(f"left out of the job's environment: {', '.join(dropped)}")
     with environment.replaced(variables):
         expected_start = check_job(plan)
-        with _opened(plan, checkout, local=False) as opened:
+        with nothing_left_if_refused(plan.run.path), _opened(plan, checkout, local=False) as opened:
             job_id = submit_job(replace(plan, config=opened.config))
             lock.hand_over(plan.run, lock.Owner.job(job_id))
     for note in opened.notes:

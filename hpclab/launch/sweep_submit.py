@@ -13,7 +13,16 @@ from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError, LaunchError
 from hpclab.launch import environment, lock, runs
 from hpclab.launch.plan import SubmissionPlan, make_plan
-from hpclab.launch.slurm import Array, check_job, check_slurm, max_array_size, sbatch_script, submit_array
+from hpclab.launch.slurm import (
+    Array,
+    RefusedError,
+    check_job,
+    check_slurm,
+    max_array_size,
+    nothing_left_if_refused,
+    sbatch_script,
+    submit_array,
+)
 from hpclab.launch.snapshot import Checkout, write_snapshot
 from hpclab.launch.submit import how_submitted, with_snapshot
 from hpclab.launch.sweep import SweepPlan, read_members
@@ -77,7 +86,7 @@ def _submit(sweep: SweepPlan, checkout: Checkout | None) -> None:
     if dropped:
         print(f"left out of the jobs' environment: {', '.join(dropped)}")
     size = max_array_size()
-    with environment.replaced(variables), ExitStack() as owned:
+    with environment.replaced(variables), nothing_left_if_refused(sweep.folder.path), ExitStack() as owned:
         expected_start = check_job(sweep.plans[0], _array(sweep, min(len(sweep.plans), size)))
         opened = [
             owned.enter_context(
@@ -111,7 +120,7 @@ def _submit_arrays(sweep: SweepPlan, configs: Sequence[RunConfig], size: int) ->
             for plan, job_id in zip(some, new, strict=True):
                 lock.hand_over(plan.run, lock.Owner.job(job_id))
             job_ids += new
-    except LaunchError as error:
+    except RefusedError as error:
         if not job_ids:
             raise
         raise LaunchError(

@@ -26,6 +26,16 @@ def test_a_waiting_job_runs_the_code_it_was_submitted_with(cluster: SlurmCluster
     _check_modes(training.run)
 
 
+def test_a_job_whose_nodes_are_drained_waits(cluster: SlurmCluster, tmp_path: Path) -> None:
+    cluster.run("scontrol", "update", "nodename=n1,n2", "state=drain", "reason=maintenance")
+    try:
+        training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=5)
+        assert cluster.state(training.job_id) == "PENDING"
+    finally:
+        cluster.cancel_everything()
+        cluster.run("scontrol", "update", "nodename=n1,n2", "state=resume")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -41,7 +51,7 @@ def test_a_rejected_submission_has_slurms_words_and_leaves_nothing(
     config = write_config(tmp_path, iterations=5)
     done = hpclab(cluster, "submit", str(config), "--workers-per-node", "1", *options, check=False)
     assert done.returncode == 3
-    assert done.stderr.startswith("Slurm refuses the job: ")
+    assert done.stderr.startswith(("Slurm refuses the job: ", "Slurm refused the job: "))
     assert words in done.stderr
     assert not (tmp_path / "runs").exists()
     assert cluster.run("squeue", "-h").stdout == ""

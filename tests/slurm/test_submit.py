@@ -91,8 +91,19 @@ def test_a_job_that_is_refused_after_the_test_leaves_nothing_live(
     with pytest.raises(LaunchError, match="Slurm refused the job: Batch job submission failed: Invalid qos") as caught:
         submit()
     assert caught.value.exit_code == 3
+    assert not run.path.parent.exists()
+
+
+def test_a_run_that_was_there_stays_when_its_job_is_refused(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
+    submit()
+    slurm.command("scontrol", "echo JobId=11 JobState=CANCELLED")
+    slurm.command("sbatch", '[ "$1" = --test-only ] || exit 1')
+    before = sorted(run.submitit.iterdir())
+    with pytest.raises(LaunchError, match="Slurm refused the job"):
+        submit()
+    assert run.config.exists()
     assert not run.lock.exists()
-    assert list(run.submitit.iterdir()) == []
+    assert sorted(run.submitit.iterdir()) == before
 
 
 def test_slurm_judges_the_very_script_first_and_says_when_it_starts(
@@ -127,15 +138,28 @@ def test_slurms_words(slurm: FakeSlurm, submit: Submit, run: RunFolder, said: st
     assert not run.path.parent.exists()
 
 
-def test_a_partition_that_is_down_now_does_not_refuse_a_job_that_can_wait(
-    slurm: FakeSlurm, submit: Submit, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "down",
+    ["Required partition not available (inactive or drain)", "Requested node configuration is not available"],
+)
+def test_what_may_pass_does_not_refuse_a_job_that_can_wait(
+    slurm: FakeSlurm, submit: Submit, capsys: pytest.CaptureFixture[str], down: str
 ) -> None:
-    down = "Required partition not available (inactive or drain)"
     slurm.command(
         "sbatch", f"if [ $1 = --test-only ]; then echo 'allocation failure: {down}' >&2; exit 1; fi\n{SBATCH}"
     )
     submit()
-    assert f"start:      expected later; Slurm says now: {down}" in capsys.readouterr().out
+    assert f"start:      expected later; Slurm now says: {down}" in capsys.readouterr().out
+
+
+def test_a_job_that_no_node_of_the_partition_can_run_is_refused(
+    slurm: FakeSlurm, submit: Submit, run: RunFolder
+) -> None:
+    slurm.command("sinfo", "printf 'low* n1 idle\\nlow* n2 idle\\n'")
+    slurm.command("sbatch", "echo 'allocation failure: Requested node configuration is not available' >&2; exit 1")
+    with pytest.raises(LaunchError, match="Slurm refuses the job: Requested node configuration is not available"):
+        submit()
+    assert not run.path.parent.exists()
 
 
 def test_pickles_and_locks_are_the_users_own(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
@@ -173,7 +197,7 @@ def test_a_path_with_a_mark_for_the_jobs_number_is_refused(slurm: FakeSlurm, sub
 def test_a_log_folder_that_cannot_be_made_fails_at_submission(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
     run.path.mkdir(parents=True)
     run.submitit.touch()
-    with pytest.raises(ConfigError, match="submitit: (not a folder that can be written|cannot be created)"):
+    with pytest.raises(ConfigError, match=r"submitit: (not a folder that can be written|cannot be created)"):
         submit()
     assert not run.lock.exists()
     assert not any("--test-only" not in call for call in slurm.calls() if call.startswith("sbatch"))
