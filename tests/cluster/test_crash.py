@@ -1,0 +1,39 @@
+"""Whatever dies of a two-node training, the job comes back once, says which node it was, and goes on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster, wait_until
+from tests.cluster.training import Training
+
+pytestmark = pytest.mark.cluster
+ITERATIONS = 150
+AGENT = "-m torchrunx "
+TASK = "submitit.core._submit"
+END_S = 15.0
+"""Until a job that has lost one of its processes has ended that attempt."""
+
+
+@pytest.mark.parametrize(("part", "words"), [(AGENT, "n2: its agent ended by SIGKILL"), (TASK, "n2: ")])
+def test_a_killed_part_of_a_node_is_named_and_the_job_comes_back(
+    part: str, words: str, cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=ITERATIONS)
+    training.wait_for_iterations(3)
+    listed = cluster.processes("n2")
+    pids = [line.split()[0] for line in listed if part in line]
+    assert pids, listed
+    killed = time.monotonic()
+    cluster.run("kill", "-9", *pids, host="n2")
+    wait_until(lambda: training.attempts, "the end of the attempt is recorded", 4 * END_S)
+    print(f"recorded {time.monotonic() - killed:.1f} s after the kill")
+    training.wait_for_end("COMPLETED")
+    first, second = training.attempts
+    assert first["cause"] in ("crashed", "node_failure"), first
+    assert first["note"].startswith(words), first
+    assert second["cause"] == "completed"
+    assert training.iterations == list(range(ITERATIONS))
