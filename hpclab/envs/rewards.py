@@ -29,17 +29,18 @@ class RewardManager:
         evaluated = {name: term for name, term in terms.items() if term.weight != 0}
         self.names = list(evaluated)
         self._terms = [term.bind(env) for term in evaluated.values()]
-        self._factors = torch.tensor([term.weight * env.step_dt for term in evaluated.values()], device=env.device)
+        factors = [term.weight * env.step_dt for term in evaluated.values()]
+        self._factors = torch.tensor(factors, device=env.device).unsqueeze(1)
         self.ledger = EpisodeLedger(env.buffers, "rewards", [f"Episode_Reward/{name}" for name in self.names])
         self._per_episode = torch.full((env.num_envs,), 1.0 / env.episode_length_s, device=env.device)
         self.values = torch.zeros(env.num_envs, len(self.names), device=env.device)
 
     def compute(self) -> Tensor:
         """Return the (N,) reward of this control step."""
-        values = torch.stack([term() for term in self._terms], dim=1).mul_(self._factors)
-        self.values = values.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        self.ledger.add(values)
-        return values.sum(dim=1)
+        by_term = torch.stack([term() for term in self._terms]).mul_(self._factors)
+        self.values = by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).t()
+        self.ledger.add(self.values)
+        return by_term.sum(dim=0)
 
     def close_episodes(self, ended: Tensor) -> None:
         """Book the episodes of environments in `ended` (N,)."""
@@ -57,8 +58,8 @@ class MetricManager:
     def compute(self) -> None:
         """Take in this control step."""
         if self._terms:
-            values = torch.stack([term() for term in self._terms], dim=1)
-            self.ledger.add(values.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
+            by_term = torch.stack([term() for term in self._terms])
+            self.ledger.add(by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).t())
             self._steps.add_(1.0)
 
     def close_episodes(self, ended: Tensor) -> None:

@@ -34,10 +34,10 @@ class TerminationManager:
 
     def compute(self) -> tuple[Tensor, Tensor]:
         """Return (N,) bool masks: the episode ended; it ended by a time limit alone."""
-        fired = torch.stack([term() for term in self._terms], dim=1)
-        self._totals.add_(fired.sum(dim=0))
-        terminated = fired[:, : self._num_terminations].any(dim=1)
-        dones = fired.any(dim=1)
+        fired = torch.stack([term() for term in self._terms])
+        self._totals.add_(fired.sum(dim=1))
+        terminated = fired[: self._num_terminations].any(dim=0)
+        dones = fired.any(dim=0)
         return dones, dones > terminated
 
     def read_totals(self) -> dict[str, Tensor]:

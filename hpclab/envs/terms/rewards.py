@@ -84,14 +84,14 @@ class Pose:
         self._joints = env.joints
         self._command: VelocityCommand = env.commands[command]
         rows = [[_matching(table, joint) for joint in env.joints.names] for table in std]
-        self._weights = torch.tensor(rows, device=env.device).square().reciprocal() / len(env.joints.names)
+        self._exponents = torch.tensor(rows, device=env.device).square().reciprocal() / -len(env.joints.names)
         self._from_speed = torch.tensor(from_speed, device=env.device)
 
     def __call__(self) -> Tensor:
         """Return the (N,) reward."""
         speed_class = torch.bucketize(self._command.speed, self._from_speed, right=True)
         difference = self._joints.pos - self._joints.default_pos
-        return torch.exp(-(difference.square_() * self._weights.index_select(0, speed_class)).sum(dim=1))
+        return torch.exp((difference.square_() * self._exponents.index_select(0, speed_class)).sum(dim=1))
 
 
 def _active(env: ManagerEnv, command: str) -> Tensor:
