@@ -102,7 +102,7 @@ def _attempt(number: int, start: dict[str, Any], end: dict[str, Any] | None) -> 
 
 def _append(run: RunFolder, record: dict[str, Any]) -> None:
     line = (json.dumps(record) + "\n").encode()
-    descriptor = os.open(run.jobs, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = os.open(run.jobs, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         os.write(descriptor, line)
         os.fsync(descriptor)

@@ -11,6 +11,7 @@ from hpclab.launch import runs
 from hpclab.launch.manifest import read_manifest
 from hpclab.launch.plan import from_snapshot, plan_of, with_options
 from hpclab.launch.submit import run_locally, submit_to_slurm, with_snapshot
+from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.launch.train import train_run
 from hpclab.run_folder import RunFolder
 
@@ -31,6 +32,8 @@ def resume(run: Path, overrides: list[str], *, num_nodes: int | None = None, new
         SystemExit: the run was stopped before its end (130).
     """
     folder = RunFolder(run.absolute())
+    if members := SweepFolder(folder.path).runs():
+        raise ConfigError(f"{folder.path}: holds a sweep; resume its runs one by one, for example {members[0].path}")
     how = read_manifest(folder).get("launch", {})
     config = runs.named(load_config(folder.config, overrides), folder)
     match how:

@@ -14,6 +14,7 @@ from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import lock
 from hpclab.launch.manifest import write_manifest
+from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.run_folder import RunFolder, write_atomic
 
 # A checkpoint of one of these cannot be loaded into another.
@@ -48,6 +49,8 @@ def check(run: RunFolder, config: RunConfig, owner: lock.Owner | None = None) ->
         ConfigError: a live owner, settings that an existing run cannot change, or a folder that cannot be written.
     """
     _check_writable(run)
+    if SweepFolder(run.path).record.exists():
+        raise ConfigError(f"{run.path}: holds a sweep, so it cannot hold a run; choose another run.name")
     if not run.config.exists():
         return ()
     lock.refuse_if_owned(run, owner or lock.Owner.this_process())

@@ -12,6 +12,7 @@ import pytest
 
 from hpclab.config.load import load_config
 from hpclab.errors import ConfigError, LaunchError
+from hpclab.launch import snapshot
 from hpclab.launch.cancel import cancel
 from hpclab.launch.manifest import read_manifest
 from hpclab.launch.resume import resume
@@ -221,6 +222,21 @@ def test_the_job_runs_from_a_snapshot(slurm: FakeSlurm, submit: Submit, run: Run
     assert read_manifest(run)["launch"]["code"] == "code"
     code = shlex.quote(str(run.code))
     assert f'export PYTHONPATH={code}"${{PYTHONPATH:+:$PYTHONPATH}}"\nexport PYTHONSAFEPATH=1\n' in slurm.script()
+
+
+def test_an_installed_package_has_no_snapshot_and_says_so(
+    slurm: FakeSlurm,
+    submit: Submit,
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(snapshot, "_SOURCE_TREE", run.path.parent)
+    submit(snapshot=True)
+    assert "code:       no snapshot: hpclab is an installed package, not a checkout\n" in capsys.readouterr().out
+    assert not run.code.exists()
+    assert "PYTHONPATH" not in slurm.script()
+    assert read_manifest(run)["launch"]["code"] is None
 
 
 def test_resume_keeps_the_snapshot_or_takes_a_new_one(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:

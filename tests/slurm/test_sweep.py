@@ -130,3 +130,19 @@ def test_members_share_one_snapshot_also_when_one_is_resumed(slurm: FakeSlurm, s
     assert f"export PYTHONPATH={sweep / 'code'}" in slurm.script()
     assert "--array" not in slurm.script()
     assert read_manifest(members(sweep)[1])["sweep"]["index"] == 1
+    with pytest.raises(ConfigError, match=r"holds a sweep; resume its runs one by one, for example .*tiny-000"):
+        resume(sweep, [])
+
+
+def test_the_same_sweep_goes_on_and_another_is_refused(slurm: FakeSlurm, submit: Submit, sweep: Path) -> None:
+    submit(sweep=["seed=1..2"])
+    with pytest.raises(ConfigError, match="tiny-000: in use by Slurm job 11_0"):
+        submit(sweep=["seed=1..2"])
+    slurm.command("scontrol", "echo JobId=11 JobState=CANCELLED")
+    identities = [read_manifest(run)["id"] for run in members(sweep)]
+    submit(sweep=["seed=1..2"])
+    assert [read_manifest(run)["id"] for run in members(sweep)] == identities
+    with pytest.raises(ConfigError, match="tiny: holds another sweep; choose another"):
+        submit(sweep=["seed=1..3"])
+    with pytest.raises(ConfigError, match="tiny: holds a sweep"):
+        submit()
