@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hpclab.checkpoint import folder as disk
 from hpclab.checkpoint.background import Background
+from hpclab.checkpoint.dealing import Dealing, Piece
 from hpclab.checkpoint.folder import FileEntry, Manifest
 from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.state import State, from_bytes, shapes, to_bytes, to_host
@@ -32,9 +33,13 @@ class Checkpoint:
     iteration: int
     shared: State
     shard: State | None
-    """This rank's own; None when it had another number of environments, or the run fewer ranks."""
+    """This rank's own; None when the run had fewer ranks."""
     exact: bool
     """Every rank of the run finds its shard and none is left over: what follows equals a run without interruption."""
+    dealing: Dealing
+    """Where each rank's environments come from; each rank keeps its own where the checkpoint is exact."""
+    pieces: list[tuple[Piece, State]]
+    """This rank's share of them, with the shard that each piece is part of."""
 
 
 @dataclass(slots=True)
@@ -217,7 +222,8 @@ class CheckpointStore:
         """Load the newest complete checkpoint that rank 0 finds, None when the run has none.
 
         Args:
-            num_envs: environments of this rank; a shard of as many is loaded.
+            num_envs: environments of this rank; where ranks or their environments are others than those that saved, the
+                saved ones are dealt anew.
 
         Raises:
             CheckpointError: no checkpoint of the run is complete, or a rank cannot read what rank 0 chose.
@@ -228,16 +234,21 @@ class CheckpointStore:
         if found is None:
             return None
         name, manifest = found
-        counts = self._collectives.gather_objects(num_envs)
+        counts = tuple(self._collectives.gather_objects(num_envs))
         rank = self._collectives.rank
-        mine = rank < manifest.world_size and manifest.num_envs[rank] == num_envs
+        dealing = Dealing(manifest.num_envs, counts)
         self._saved = manifest.iteration
+        pieces = dealing.pieces(rank)
+        needed = {piece.source for piece in pieces} | ({rank} if rank < manifest.world_size else set())
+        shards = {source: self._read(name, disk.rank_file(source), manifest) for source in sorted(needed)}
         return Checkpoint(
             name,
             manifest.iteration,
             shared=self._read(name, disk.SHARED_FILE, manifest),
-            shard=self._read(name, disk.rank_file(rank), manifest) if mine else None,
-            exact=tuple(counts) == manifest.num_envs,
+            shard=shards.get(rank),
+            exact=counts == manifest.num_envs,
+            dealing=dealing,
+            pieces=[(piece, shards[piece.source]) for piece in pieces],
         )
 
     def _choose(self) -> tuple[str, Manifest] | CheckpointError | None:

@@ -76,7 +76,7 @@ class OnPolicyRunner:
         """Told at the end of every iteration."""
         self._values: dict[str, float] = {}
         """What the last iteration reported."""
-        self._state = TrainingState(env, algorithm, self._episodes, collectives)
+        self._state = TrainingState(env, algorithm, self._episodes, collectives, config)
         self.saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
         self._auditor = Auditor(config.run, algorithm, collectives, env.device)
         self._packed = PackedSum(collectives, env.device)

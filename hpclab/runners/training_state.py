@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpclab.algorithms.algorithm import Algorithm
+from hpclab.checkpoint.dealing import place
 from hpclab.checkpoint.state import (
     apply_difference,
     capture_random_streams,
@@ -14,8 +15,10 @@ from hpclab.checkpoint.state import (
     restore_random_streams,
 )
 from hpclab.checkpoint.store import Checkpoint
+from hpclab.config.schema import RunConfig
 from hpclab.distributed.audit import fingerprints
 from hpclab.distributed.collectives import Collectives
+from hpclab.distributed.seeds import start_streams
 from hpclab.envs.vec_env import VecEnv
 from hpclab.metrics.episodes import EpisodeTracker
 from hpclab.runners.saving import States
@@ -31,6 +34,7 @@ class TrainingState:
     algorithm: Algorithm
     episodes: EpisodeTracker
     collectives: Collectives
+    config: RunConfig
 
     def capture(self, counters: dict[str, int]) -> States:
         """Return the live state, for ranks to share and of this rank alone. Collective."""
@@ -54,7 +58,7 @@ class TrainingState:
         Raises:
             CheckpointError: it is of another task or other models.
         """
-        if checkpoint is None or checkpoint.shard is None:
+        if checkpoint is None or not checkpoint.exact:
             if checkpoint is not None:
                 self.env.load_progress_state_dict(checkpoint.shared["progress"])
             self.env.reset()
@@ -62,18 +66,46 @@ class TrainingState:
         if checkpoint is None:
             self.algorithm.broadcast_parameters()
             return
-        state = checkpoint.shared["algorithm"]
-        if checkpoint.shard is not None:
-            apply_difference(state, checkpoint.shard["algorithm_difference"])
+        state, shard = checkpoint.shared["algorithm"], checkpoint.shard
+        if shard is not None:
+            apply_difference(state, shard["algorithm_difference"])
         self.algorithm.load_state_dict(state)
-        if checkpoint.shard is not None:
-            self.env.load_state_dict(checkpoint.shard["environment"])
-            self.episodes.load_state_dict(checkpoint.shard["episodes"])
-            restore_random_streams(checkpoint.shard["random_streams"], self.env.device)
         if checkpoint.exact:
-            note = "exactly where it was"
-        elif checkpoint.shard is not None:
-            note = "this rank's environments continue; the number of ranks or environments of the run has changed"
+            assert shard is not None, "a rank of an exact checkpoint has a shard"
+            self.env.load_state_dict(shard["environment"])
+            self.episodes.load_state_dict(shard["episodes"])
         else:
-            note = "this rank's environments start anew: the number of ranks or environments of the run has changed"
+            self._deal(checkpoint)
+        if shard is not None:
+            restore_random_streams(shard["random_streams"], self.env.device)
+        else:
+            start_streams(self.config, self.collectives.rank, checkpoint.iteration)
+        note = "exactly where it was" if checkpoint.exact else self._describe(checkpoint)
         _LOGGER.info("continuing from %s with iteration %d: %s", checkpoint.name, checkpoint.iteration, note)
+
+    def _deal(self, checkpoint: Checkpoint) -> None:
+        """Let saved environments continue here as far as they go; the others have just been reset."""
+        if not checkpoint.pieces:
+            return
+        environment, episodes = self.env.state_dict(), self.episodes.state_dict()
+        episodes = {name: tensor.clone() for name, tensor in episodes.items()}
+        for piece, shard in checkpoint.pieces:
+            place(environment, shard["environment"], piece, shared=checkpoint.shared["progress"])
+            running = shard["episodes"]["running"][:, piece.first : piece.first + piece.count]
+            episodes["running"][:, piece.at : piece.at + piece.count] = running.to(self.env.device)
+        if checkpoint.shard is not None:
+            own = checkpoint.shard["episodes"]
+            episodes |= {"ring": own["ring"], "ended": own["ended"]}
+        self.env.load_state_dict(environment)
+        self.episodes.load_state_dict(episodes)
+
+    def _describe(self, checkpoint: Checkpoint) -> str:
+        rank, saved = self.collectives.rank, len(checkpoint.dealing.saved)
+        if checkpoint.shard is not None:
+            own = f"normalisers where local, random streams and recent episodes are rank {rank}'s as saved"
+        else:
+            own = "normalisers where local are rank 0's, random streams and the record of recent episodes are new"
+        return (
+            f"{saved} {'rank' if saved == 1 else 'ranks'} saved it, {self.collectives.world_size} go on. Parameters, "
+            f"optimiser, learning rate and counters are exact; {own}; {checkpoint.dealing.describe(rank)}"
+        )

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from hpclab.checkpoint import folder as disk
+from hpclab.checkpoint.dealing import Piece
 from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.store import Checkpoint, CheckpointStore
 from hpclab.distributed.collectives import Collectives
@@ -133,12 +134,13 @@ def test_old_checkpoints_are_pruned_and_the_newest_kept(tmp_path: Path) -> None:
     assert loaded_iteration(tmp_path) == 20
 
 
-def test_another_number_of_environments_leaves_the_shard(tmp_path: Path) -> None:
+def test_another_number_of_environments_is_dealt_anew(tmp_path: Path) -> None:
     save(tmp_path, 5, num_envs=4)
     checkpoint = load(tmp_path, num_envs=6)
     assert checkpoint is not None
-    assert checkpoint.shard is None
     assert not checkpoint.exact
+    assert [piece for piece, _ in checkpoint.pieces] == [Piece(source=0, first=0, at=0, count=4)]
+    assert checkpoint.pieces[0][1] is checkpoint.shard
     assert checkpoint.shared["weights"].tolist() == [5.0] * 3
 
 
@@ -248,6 +250,9 @@ def test_two_ranks_save_and_find_their_shards(tmp_path: Path) -> None:
     assert alone is not None
     assert alone.shard == {"rank": 0}
     assert not alone.exact
+    whole = load(tmp_path, num_envs=3)  # or with those of both
+    assert whole is not None
+    assert whole.pieces == [(Piece(0, 0, 0, 1), {"rank": 0}), (Piece(1, 0, 1, 2), {"rank": 1})]
 
 
 @pytest.mark.distributed

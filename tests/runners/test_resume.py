@@ -84,23 +84,6 @@ def test_two_ranks_continue_bit_for_bit(preset: str, tmp_path: Path) -> None:
     assert differences(files["rank-0000.pt"]["environment"], files["rank-0001.pt"]["environment"]) != []
 
 
-@pytest.mark.distributed
-def test_another_number_of_ranks_keeps_the_training_state_and_says_what_is_new(tmp_path: Path) -> None:
-    run = write_config(tmp_path, small_config(run={"max_iterations": 3}, sync={"preset": "global"}))
-    attempt_on_ranks(run, 2)
-    write_config(tmp_path, small_config(run={"max_iterations": 4}, sync={"preset": "global"}))
-    assert attempt(run, 1) == Outcome("completed", 4, 3 * 128 + 64)
-    assert "this rank's environments continue; the number of ranks" in run.rank_log(1, 0).read_text()
-    write_config(tmp_path, small_config(run={"max_iterations": 5}, sync={"preset": "global"}))
-    assert attempt_on_ranks(run, 2, 2) == [Outcome("completed", 5, 4 * 128 + 64)] * 2
-    assert "this rank's environments continue" in run.rank_log(2, 0).read_text()
-    assert "this rank's environments start anew" in run.rank_log(2, 1).read_text()
-    assert [line["iteration"] for line in curve(run)] == list(range(5))
-    steps = {rank: checkpoint_files(run, 5)[f"rank-{rank:04d}.pt"]["environment"] for rank in (0, 1)}
-    counted = [state["buffers"]["step_count"].item() for state in steps.values()]
-    assert counted == [5 * 8, 5 * 8], "the new environments go on with the run's progress (curriculum)"
-
-
 def test_a_complete_run_adds_nothing(tmp_path: Path) -> None:
     run = write_config(tmp_path, small_config())
     attempt(run)
