@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -35,5 +36,25 @@ def test_a_killed_part_of_a_node_is_named_and_the_job_comes_back(
     first, second = training.attempts
     assert first["cause"] in ("crashed", "node_failure"), first
     assert first["note"].startswith(words), first
+    assert second["cause"] == "completed"
+    assert training.iterations == list(range(ITERATIONS))
+
+
+def test_a_rank_that_stands_still_ends_the_attempt_with_the_others_stacks(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    training = Training.submit(
+        cluster, tmp_path, "--workers-per-node", "1", "run.hang_timeout_s=10", iterations=ITERATIONS
+    )
+    training.wait_for_iterations(3)
+    place = re.search(r"rank 1 of 2 on n2 \(pid (\d+)\)", training.run.rank_log(0, 1).read_text())
+    assert place is not None
+    cluster.run("kill", "-STOP", place[1], host="n2")
+    wait_until(lambda: training.attempts, "the end of the attempt is recorded", 10 + 4 * END_S)
+    training.wait_for_end("COMPLETED")
+    first, second = training.attempts
+    assert first["note"].startswith("n2: no word from this node"), first
+    assert "hang: no iteration finished for 10 s" in first["note"]
+    assert "collectives.py" in training.run.rank_log(0, 0).read_text(), "where rank 0 waited"
     assert second["cause"] == "completed"
     assert training.iterations == list(range(ITERATIONS))
