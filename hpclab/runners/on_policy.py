@@ -177,8 +177,8 @@ class OnPolicyRunner:
         numbers, values = self._read_numbers(losses, since_meeting_s + self._stopwatch.first_span_s())
         self._met_at = time.monotonic()
         self.saving.advance(numbers)
-        steps_s, returns_s, learning_s = self._stopwatch.spans_s()
-        collection_s = steps_s + returns_s
+        collection_s, returns_s, update_s = self._stopwatch.spans_s()
+        learning_s = returns_s + update_s
         self.env_steps += self._steps_per_iteration
         values |= {
             tags.TOTAL_FPS: self._steps_per_iteration / (collection_s + learning_s),
@@ -195,11 +195,14 @@ class OnPolicyRunner:
         self.algorithm.start_rollout()
         observations = self.env.observe()
         torch.set_num_threads(self._rollout_threads)
+        ends: list[tuple[Tensor, Tensor]] = []
         for _ in range(self.config.algorithm.num_steps_per_env):
             step = self.env.step(self.algorithm.act(observations))
             self.algorithm.process_step(step)
-            self._episodes.step(step.rewards, step.dones)
+            ends.append((step.rewards, step.dones))
             observations = step.observations
+        for rewards, dones in ends:  # together: in between, the physics empties the caches
+            self._episodes.step(rewards, dones)
         torch.set_num_threads(self._threads)
 
     def _finish_rollout(self) -> None:

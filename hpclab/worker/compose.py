@@ -87,6 +87,7 @@ def train(
         sinks = _sinks(spec, run, config, context.world_size, runner) if context.rank == 0 else []
         with closing(Reporter(sinks)) as reporter, failure:
             outcome = runner.learn(reporter, spec.attempt)
+        runner.close()
     _LOGGER.info("%s: %d iterations, %d environment steps", outcome.kind, outcome.iteration, outcome.env_steps)
     return outcome
 
