@@ -33,6 +33,7 @@ class FailureReport:
         self.launched = launched
         """Whether a launcher waits for this process, which then ends at a failure."""
         self._recorded: BaseException | None = None
+        self._hung = False
         self.iteration: Callable[[], int | None] = lambda: None
         """Asked for the iteration that failed."""
 
@@ -56,6 +57,8 @@ class FailureReport:
         # In a process of its own the error itself reaches the user: the traceback is for the log.
         level = logging.ERROR if self.launched else logging.INFO
         _LOGGER.log(level, "rank %d failed\n%s", self._rank, details.rstrip())
+        if self._hung:  # another rank that hung left first: what this one waited for stays on record
+            return
         self._write(
             describe(error),
             cause="error",
@@ -74,6 +77,7 @@ class FailureReport:
         details = "".join(traceback.format_list(stack))
         _LOGGER.error("rank %d: %s; its main thread is here\n%s", self._rank, error, details.rstrip())
         if self.launched:
+            self._hung = True
             self._write(error, cause="hang", exit_code=1, stack=stack, details=details)
 
     def record_closed(self) -> None:

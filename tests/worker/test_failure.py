@@ -63,3 +63,13 @@ def test_a_disk_that_is_gone_does_not_hide_the_error(tmp_path: Path, caplog) -> 
     with pytest.raises(ValueError, match="boom"), report(tmp_path):
         raise ValueError("boom")
     assert "the error file could not be written" in caplog.text
+
+
+def test_a_hang_stays_on_record_when_the_rank_it_waits_for_leaves_first(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("hpclab.worker.failure.leave", lambda: None)
+    run = RunFolder(tmp_path)
+    report = FailureReport(run, 0, 1, launched=True)
+    report.record_hang(2.0)
+    with pytest.raises(RuntimeError), report:
+        raise RuntimeError("Connection closed by peer")
+    assert json.loads(run.rank_error(0, 1).read_text())["cause"] == "hang"
