@@ -82,7 +82,7 @@ class FailureReport:
 
     def record_closed(self) -> None:
         """Record, from another thread, that the launcher closes this rank: it is there, and another one failed."""
-        if self._recorded is None:
+        if self._recorded is None and not self._hung:
             stack = _main_stack()
             details = "".join(traceback.format_list(stack))
             self._write("closed by the launcher", cause="closed", exit_code=143, stack=stack, details=details)

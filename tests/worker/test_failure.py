@@ -73,3 +73,11 @@ def test_a_hang_stays_on_record_when_the_rank_it_waits_for_leaves_first(tmp_path
     with pytest.raises(RuntimeError), report:
         raise RuntimeError("Connection closed by peer")
     assert json.loads(run.rank_error(0, 1).read_text())["cause"] == "hang"
+
+
+def test_what_a_rank_knows_itself_is_kept_when_it_is_closed(tmp_path: Path) -> None:
+    failure = FailureReport(RunFolder(tmp_path), 2, 7, launched=True)
+    failure.record_hang(30.0)
+    failure.record_closed()
+    assert read(tmp_path)["cause"] == "hang"
+    assert read(tmp_path)["in_collective"] is False
