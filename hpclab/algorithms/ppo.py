@@ -307,3 +307,6 @@ class PPO:
         if self.sync.normalizer == "global":
             for normalizer in self._normalizers().values():
                 normalizer.start_exact()
+
+
+ALGORITHM = PPO

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 import torch
 from rich.console import Console
 
-from hpclab.algorithms.ppo import PPO
+from hpclab.algorithms.make import make_algorithm
 from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
@@ -100,7 +100,7 @@ def _runner(
     collectives: Collectives,
     stop: StopRequest,
 ) -> OnPolicyRunner:
-    algorithm = PPO(
+    algorithm = make_algorithm(
         config,
         observation_dims=env.observation_dims,
         num_actions=env.num_actions,

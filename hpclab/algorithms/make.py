@@ -1,0 +1,46 @@
+"""Build the algorithm of a run."""
+
+from __future__ import annotations
+
+import importlib
+from typing import cast
+
+import torch
+
+from hpclab.algorithms.algorithm import Algorithm
+from hpclab.config.schema import RunConfig
+from hpclab.distributed.collectives import Collectives
+
+
+def make_algorithm(
+    config: RunConfig,
+    *,
+    observation_dims: dict[str, int],
+    num_actions: int,
+    num_envs: int,
+    device: torch.device,
+    collectives: Collectives,
+) -> Algorithm:
+    """Build `ALGORITHM`, a class, of the module of this folder that `config.algorithm.name` names.
+
+    Args:
+        config: the run.
+        observation_dims: size of each observation group.
+        num_actions: A.
+        num_envs: N, environments of this rank.
+        device: where everything lives.
+        collectives: the ranks.
+
+    Raises:
+        ConfigError: a rank has too few environments for its mini-batches.
+    """
+    module = importlib.import_module(f"hpclab.algorithms.{config.algorithm.name}")
+    algorithm = module.ALGORITHM(
+        config,
+        observation_dims=observation_dims,
+        num_actions=num_actions,
+        num_envs=num_envs,
+        device=device,
+        collectives=collectives,
+    )
+    return cast(Algorithm, algorithm)
