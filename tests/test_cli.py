@@ -279,11 +279,18 @@ def test_tasks_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_login_node_is_answered_at_once(tmp_path: Path, line: str) -> None:
     (tmp_path / "runs" / "a").mkdir(parents=True)
     (tmp_path / "runs" / "a" / "run.json").write_text("{}")  # a run, for `status`
-    command = [sys.executable, "-m", "hpclab", *line.split()]
+    libraries = processor_time_s([sys.executable, "-c", "import pydantic, rich.table, submitit, typer, yaml"], tmp_path)
+    answer = processor_time_s([sys.executable, "-m", "hpclab", *line.split()], tmp_path)
+    # 0.6 s where the libraries take 0.2 s; a slow or busy machine slows both alike
+    assert answer < 3.0 * libraries
+
+
+def processor_time_s(command: list[str], folder: Path) -> float:
+    """Return the least processor time of three calls [s]."""
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=True)
+        subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(seconds) < 0.6  # processor time: other work on the machine does not count
+    return min(seconds)

@@ -55,13 +55,16 @@ def test_scancel_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
 
 
 def test_a_rank_that_segfaults_ends_the_job_soon(cluster: SlurmCluster, tmp_path: Path) -> None:
-    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
+    training = Training.submit(
+        cluster, tmp_path, "--workers-per-node", "1", "slurm.requeue.crashed=0", iterations=100_000
+    )
     training.wait_for_iterations(3)
     rank_1 = [line.split()[0] for line in cluster.processes("n2") if "multiprocessing.spawn" in line]
     assert len(rank_1) == 1, cluster.processes("n2")
     cluster.run("kill", "-SEGV", rank_1[0], host="n2")
     training.wait_for_end("FAILED", timeout_s=30)
-    (attempt,) = training.attempts
+    assert {attempt["attempt"] for attempt in training.attempts} == {0}
+    attempt = training.attempts[-1]  # the end is recorded at once, and again with what became of the job
     assert attempt["cause"] == "crashed"
     assert "rank 1 on n2" in attempt["note"]
     assert "SIGSEGV" in attempt["note"]
