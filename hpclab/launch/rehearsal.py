@@ -17,10 +17,11 @@ from typing import Any
 from hpclab.config.schema import RunConfig
 from hpclab.errors import HpclabError
 from hpclab.launch import runs
+from hpclab.launch.check_list import Check
 from hpclab.launch.devices import visible_gpus
 from hpclab.launch.plan import SubmissionPlan, plan_of, with_options
 from hpclab.launch.pseudo_nodes import run_here
-from hpclab.launch.rehearsal_checks import Check, examine
+from hpclab.launch.rehearsal_checks import examine
 from hpclab.launch.rehearsed_preemption import ENDLESS, RehearsedPreemption, with_iterations
 from hpclab.run_folder import RunFolder
 

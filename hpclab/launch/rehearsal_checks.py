@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import psutil
 
@@ -11,6 +10,7 @@ from hpclab.checkpoint.folder import folder_name, newest_complete
 from hpclab.config.load import load_config
 from hpclab.errors import HpclabError
 from hpclab.launch import jobs
+from hpclab.launch.check_list import Check, Look, examine_all
 from hpclab.launch.compare_runs import How, compare_checkpoints, compare_curves
 from hpclab.launch.lock import process_is_alive
 from hpclab.launch.plan import SubmissionPlan
@@ -19,16 +19,6 @@ from hpclab.metrics.jsonl import read_curve
 from hpclab.run_folder import RunFolder
 
 _SHOWN = 3
-_Look = Callable[[], tuple[bool, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the table."""
-
-    what: str
-    passed: bool
-    found: str
 
 
 def examine(plan: SubmissionPlan, straight: RunFolder, *, noticed: int | None, total: int | None) -> Iterator[Check]:
@@ -44,7 +34,7 @@ def examine(plan: SubmissionPlan, straight: RunFolder, *, noticed: int | None, t
     how: How = "counts" if plan.use_gpus else "exact"
     equal = "equal bit for bit" if how == "exact" else "have equal counters and shapes (GPU physics is not repeatable)"
     curves = "curves are equal" if how == "exact" else "curves have the same iterations and steps"
-    checks: list[tuple[str, _Look]] = [
+    checks: list[tuple[str, Look]] = [
         ("configuration is valid", lambda: (load_config(run.config).task == plan.config.task, plan.config.task)),
         ("run folder is written", lambda: _written(run)),
         (f"{nodes} agents started in each attempt", lambda: _agents(run, nodes)),
@@ -59,12 +49,7 @@ def examine(plan: SubmissionPlan, straight: RunFolder, *, noticed: int | None, t
         (curves, lambda: _same_curves(run, straight, how)),
         ("no process is left", lambda: _processes_gone(run, straight)),
     ]
-    for what, look in checks:
-        try:
-            passed, found = look()
-        except Exception as error:  # whatever goes wrong in a look is what the table has to say
-            passed, found = False, f"{type(error).__name__}: {error}"
-        yield Check(what, passed, found)
+    yield from examine_all(checks)
 
 
 def _written(run: RunFolder) -> tuple[bool, str]:

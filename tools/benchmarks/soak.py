@@ -24,11 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from slurm_lab import cluster
 from slurm_lab.cgroups import detect_tracking
 from slurm_lab.settings import Layout, Settings, Tracking
-from slurm_lab.soak_checks import Check, Happened, examine
+from slurm_lab.soak_checks import Happened, examine
 from slurm_lab.soak_events import EVENTS
 from slurm_lab.soaked_run import CONFIG, ENDED, SoakedRun, SoakError
 
 from hpclab.launch import jobs
+from hpclab.launch.check_list import Check
 from hpclab.run_folder import RunFolder
 
 RESULTS = Path(__file__).with_name("results")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from hpclab.launch import jobs
+from hpclab.launch.check_list import Check, Look, examine_all
 from hpclab.metrics.jsonl import read_curve
 from slurm_lab.soak_events import EVENTS
 from slurm_lab.soaked_run import SoakedRun
@@ -35,16 +36,9 @@ class Happened:
     """Until the next attempt reported an iteration [s]."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    what: str
-    passed: bool
-    found: str
-
-
 def examine(run: SoakedRun, events: Sequence[Happened], total: int, world_size: int) -> Iterator[Check]:
     """Look at a complete run of `total` iterations."""
-    checks: list[tuple[str, Callable[[], tuple[bool, str]]]] = [
+    checks: list[tuple[str, Look]] = [
         ("the run is complete", lambda: _complete(run)),
         ("every iteration exactly once", lambda: _iterations(run, total)),
         ("each attempt goes on where the state was saved", lambda: _goes_on(run)),
@@ -54,12 +48,7 @@ def examine(run: SoakedRun, events: Sequence[Happened], total: int, world_size: 
         ("no process is left", lambda: _processes(run)),
         ("the run is free", lambda: (not run.run.lock.exists(), "no lock")),
     ]
-    for what, look in checks:
-        try:
-            passed, found = look()
-        except Exception as error:  # whatever goes wrong in a look is what the table has to say
-            passed, found = False, f"{type(error).__name__}: {error}"
-        yield Check(what, passed, found)
+    yield from examine_all(checks)
 
 
 def _complete(run: SoakedRun) -> tuple[bool, str]:
