@@ -10,8 +10,8 @@ from hpclab.checkpoint import folder as disk
 from hpclab.checkpoint.folder import Manifest
 from hpclab.checkpoint.retention import best_iteration
 from hpclab.errors import CheckpointError, ConfigError
+from hpclab.metrics.record import MEAN_REWARD
 
-_REWARD = "Train/mean_reward"
 _HEADER = ("checkpoint", "written", "ranks", "environments", "size", "mean reward", "")
 
 
@@ -76,7 +76,7 @@ def _table(folders: list[Path]) -> list[str]:
     checkpoints = folders[0].parent
     link = checkpoints / disk.LATEST
     latest = link.readlink().name if link.is_symlink() else None
-    best = best_iteration(checkpoints, _REWARD)
+    best = best_iteration(checkpoints, MEAN_REWARD)
     rows: list[tuple[str, ...]] = [_HEADER]
     for folder in folders:
         try:
@@ -85,7 +85,7 @@ def _table(folders: list[Path]) -> list[str]:
             rows.append((folder.name, "", "", "", "", "", "damaged: no readable manifest"))
             continue
         written = (folder / disk.MANIFEST_FILE).stat().st_mtime
-        reward = manifest.metrics.get(_REWARD)
+        reward = manifest.metrics.get(MEAN_REWARD)
         marks = [mark for mark, on in (("latest", folder.name == latest), ("best", manifest.iteration == best)) if on]
         rows.append(
             (

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from hpclab.envs.robots.cartpole import RAIL_LIMIT, cartpole
-from hpclab.envs.spec import EventTerm, ObservationTerm, RewardTerm, TaskSpec, Term, TerminationTerm
-from hpclab.envs.terms import actions, events, observations, terminations
+from hpclab.envs.spec import EventTerm, RewardTerm, TaskSpec, Term, TerminationTerm
+from hpclab.envs.terms import actions, events, terminations
 from hpclab.envs.terms import cartpole as terms
 
 MAX_RETURN = 10.0
@@ -17,11 +17,7 @@ MAX_RETURN = 10.0
 
 def task() -> TaskSpec:
     """Return the specification."""
-    state = {
-        "cart_position": ObservationTerm(terms.cart_position),
-        "pole_direction": ObservationTerm(terms.pole_direction),
-        "velocities": ObservationTerm(observations.joint_vel),
-    }
+    state = terms.observed_state()
     return TaskSpec(
         model=cartpole,
         decimation=2,

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.spec import ObservationTerm
+from hpclab.envs.terms import observations
+
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
 
@@ -23,6 +26,15 @@ def pole_direction(env: ManagerEnv) -> Tensor:
     """Cosine and sine of the pole's angle (N, 2)."""
     angle = env.joints.pos[:, 1:]
     return torch.cat([angle.cos(), angle.sin()], dim=1)
+
+
+def observed_state() -> dict[str, ObservationTerm]:
+    """Return the observation of every cart-pole task: its whole state."""
+    return {
+        "cart_position": ObservationTerm(cart_position),
+        "pole_direction": ObservationTerm(pole_direction),
+        "velocities": ObservationTerm(observations.joint_vel),
+    }
 
 
 def upright(env: ManagerEnv) -> Tensor:
