@@ -127,7 +127,7 @@ class OnPolicyRunner:
             _LOGGER.info("nothing to do: %d iterations are done", self.iteration)
             return Outcome("completed", self.iteration, self.env_steps)
         while True:
-            stopping = self._iterate(reporter, attempt)
+            stopping = self.iterate(reporter, attempt)
             self._auditor.check(self.iteration)
             self.on_progress()
             if self._complete():
@@ -164,8 +164,8 @@ class OnPolicyRunner:
         limit = self.config.run.max_env_steps
         return self.iteration >= self.config.run.max_iterations or (limit is not None and self.env_steps >= limit)
 
-    def _iterate(self, reporter: Reporter, attempt: int) -> bool:
-        """Run one iteration and report it; return whether any rank was asked to stop."""
+    def iterate(self, reporter: Reporter, attempt: int = 0) -> bool:
+        """Run one iteration and report it; return whether any rank was asked to stop. Collective."""
         since_meeting_s = 0.0 if self._met_at is None else time.monotonic() - self._met_at
         self._stopwatch.start()
         self._rollout()
