@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from hpclab.config.near_miss import suggest
 from hpclab.config.problems import LAST, Origins, Placed, describe, dotted, failure, place, show
-from hpclab.config.schema import RunConfig, Section, SlurmSection
+from hpclab.config.schema import RunConfig, SlurmSection
+from hpclab.config.section import Section
 from hpclab.config.tasks import task_names
 from hpclab.config.yaml_file import KeyPath, parse_yaml, write_yaml
 from hpclab.errors import ConfigError

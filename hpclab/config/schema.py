@@ -4,37 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from hpclab.config.algorithms import PPOSection
+from hpclab.config.models import ActorSection, CriticSection
 from hpclab.config.sbatch import parse_sbatch_options
+from hpclab.config.section import Count, Positive, Section, inconsistent
 from hpclab.config.units import parse_budget, parse_memory_mb, parse_walltime_min
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
 Budget = Annotated[int | Literal["unlimited"], BeforeValidator(parse_budget, json_schema_input_type=int | str)]
-Activation = Literal["elu", "relu", "selu", "silu", "tanh", "leaky_relu", "sigmoid", "identity"]
 
 
 def _plain_name(value: str) -> str:
     if value in ("", ".", "..") or "/" in value or "\0" in value:
         raise ValueError("must be a plain folder name, without '/'")
     return value
-
-
-def _inconsistent(key: str, problem: str) -> PydanticCustomError:
-    """Return the error of settings that do not fit together, placed at one of them."""
-    return PydanticCustomError("inconsistent", "{problem}", {"key": key, "problem": problem})
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, and strict about keys and types."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
 
 class RunSection(Section):
@@ -70,7 +54,7 @@ class RunSection(Section):
     def _keeping(self) -> Self:
         for key in ("keep_every", "keep_best"):
             if getattr(self, key) is not None and self.keep_last is None:
-                raise _inconsistent(
+                raise inconsistent(
                     f"run.{key}", "keeps nothing more: every checkpoint is kept unless run.keep_last is given"
                 )
         return self
@@ -87,74 +71,6 @@ class EnvSection(Section):
     """Physics: mujoco (C, CPU) or warp (mujoco-warp). auto: warp on CUDA, mujoco on the CPU."""
     threads: Count | None = None
     """CPU threads of the mujoco backend per rank; usable cores divided by the ranks of the node when not given."""
-
-
-class ModelSection(Section):
-    """A multi-layer perceptron. Source of the defaults: mjlab 1.6.0, G1."""
-
-    hidden_dims: tuple[Count, ...] = (512, 256, 128)
-    """Width of each hidden layer [units]."""
-    activation: Activation = "elu"
-    """Activation between layers."""
-    obs_normalization: bool = True
-    """Normalise observations by running moments."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _sequence(cls, values: Any) -> Any:
-        if isinstance(values, dict) and isinstance(values.get("hidden_dims"), list):
-            return values | {"hidden_dims": tuple(values["hidden_dims"])}
-        return values
-
-
-class ActorSection(ModelSection):
-    """The policy: a multi-layer perceptron and a Gaussian with one trainable deviation per action."""
-
-    init_std: Positive = 1.0
-    """Standard deviation at the start [action units]."""
-    std_type: Literal["scalar", "log"] = "scalar"
-    """Whether the parameter is the deviation itself or its logarithm."""
-
-
-class CriticSection(ModelSection):
-    """The value function: a multi-layer perceptron with one output."""
-
-
-class PPOSection(Section):
-    """Proximal policy optimisation. Source of the defaults: mjlab 1.6.0 + RSL-RL 5.4.2, G1."""
-
-    name: Literal["ppo"] = "ppo"
-    """The algorithm."""
-    num_steps_per_env: Count = 24
-    """Rollout steps T per iteration."""
-    num_learning_epochs: Count = 5
-    """Passes E over the rollout per update."""
-    num_mini_batches: Count = 4
-    """Mini-batches M per epoch; each holds floor(N * T / M) samples of a rank, the remainder is dropped."""
-    learning_rate: Positive = 1e-3
-    """Adam step size, at the start when the schedule is adaptive."""
-    schedule: Literal["adaptive", "fixed"] = "adaptive"
-    """adaptive: KL > 2 * desired_kl divides the learning rate by 1.5, 0 < KL < desired_kl / 2 multiplies it."""
-    desired_kl: Positive = 0.01
-    """Target KL divergence between the rollout policy and the updated one [nat]."""
-    min_learning_rate: Positive = 1e-5
-    """Floor of the adaptive schedule."""
-    max_learning_rate: Positive = 1e-2
-    """Cap of the adaptive schedule."""
-    gamma: Fraction = 0.99
-    """Discount per control step."""
-    lam: Fraction = 0.95
-    """GAE bias-variance trade-off."""
-    clip_param: Positive = 0.2
-    """Range of the probability ratio and of the clipped value loss."""
-    use_clipped_value_loss: bool = True
-    """Clip the value function's change to clip_param."""
-    value_loss_coef: NonNegative = 1.0
-    """Weight of the value loss."""
-    entropy_coef: NonNegative = 0.01
-    """Weight of the entropy bonus."""
-    max_grad_norm: Positive = 1.0
-    """Gradient norm limit, for actor and critic each, after the reduction over ranks."""
 
 
 class SyncSection(Section):
@@ -252,7 +168,7 @@ class SlurmSection(Section):
     """Shell words before each node's Python, to run it in a container (e.g. apptainer exec --nv image.sif)."""
     max_parallel: Count | None = None
     """Members of a sweep that run at once; as many as the cluster lets when not given."""
-    extra: Annotated[dict[str, str | int | bool], AfterValidator(parse_sbatch_options)] = {}
+    extra: Annotated[dict[str, str | int | bool], AfterValidator(parse_sbatch_options)] = Field({})
     """Any further sbatch option, by its long name without dashes; true for one without a value, false for none."""
 
 
@@ -286,11 +202,11 @@ class RunConfig(Section):
     def _consistent(self) -> Self:
         samples = self.env.num_envs * self.algorithm.num_steps_per_env
         if self.env.num_envs_scope == "per_rank" and samples < self.algorithm.num_mini_batches:
-            raise _inconsistent(
+            raise inconsistent(
                 "env.num_envs",
                 f"{self.env.num_envs} gives {samples} samples an iteration, fewer than algorithm.num_mini_batches="
                 f"{self.algorithm.num_mini_batches}; raise env.num_envs or lower algorithm.num_mini_batches",
             )
         if self.launch.gpus_per_node is not None and self.launch.cpu_workers_per_node is not None:
-            raise _inconsistent("launch.cpu_workers_per_node", "excludes launch.gpus_per_node; give one of the two")
+            raise inconsistent("launch.cpu_workers_per_node", "excludes launch.gpus_per_node; give one of the two")
         return self

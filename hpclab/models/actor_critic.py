@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from hpclab.config.schema import ActorSection, CriticSection
+from hpclab.config.models import ActorSection, CriticSection
 from hpclab.models.distributions import Gaussian, Normal
 from hpclab.models.mlp import mlp
 from hpclab.models.normalizers import RunningNormalizer

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from hpclab.algorithms.ppo import PPO
-from hpclab.config.schema import ActorSection, CriticSection, EnvSection, PPOSection, RunConfig, SyncSection
+from hpclab.config.algorithms import PPOSection
+from hpclab.config.models import ActorSection, CriticSection
+from hpclab.config.schema import EnvSection, RunConfig, SyncSection
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.vec_env import Step
 
