@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpclab.launch import accounting, jobs, lock, queue
+from hpclab.launch.ends import CAUSES
 
 UNFINISHED = frozenset({"preempted", "timeout", "node_failure", "cancelled", "crashed", "no_progress", "interrupted"})
 """States of a run that nothing runs and that `hpclab resume` goes on with."""
@@ -35,17 +36,6 @@ _REASONS = {
     "InvalidAccount": "no such account: cancel it, and set slurm.account",
     "Licenses": "waits for a licence",
     "JobArrayTaskLimit": "as many members of its array run as may at once",
-}
-_ENDS = {
-    "BOOT_FAIL": "node_failure",
-    "NODE_FAIL": "node_failure",
-    "CANCELLED": "cancelled",
-    "PREEMPTED": "preempted",
-    "TIMEOUT": "timeout",
-    "DEADLINE": "timeout",
-    "FAILED": "crashed",
-    "OUT_OF_MEMORY": "crashed",
-    "COMPLETED": "completed",
 }
 
 
@@ -144,4 +134,4 @@ def _of_end(state: str) -> RunState:
     if state == "COMPLETED":
         # The folder knows of no end, and only a complete run may end so.
         return RunState("interrupted", "its job has ended without a recorded end")
-    return RunState(_ENDS.get(state, state.lower()), detail)
+    return RunState(CAUSES.get(state, state.lower()), detail)

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from hpclab.run_folder import RunFolder
@@ -41,29 +41,11 @@ NODES_LOST = "nodes lost"
 def begin(
     run: RunFolder, launcher: Launcher, *, hosts: Sequence[str], num_workers: int, job_id: str | None = None
 ) -> int:
-    """Record the start of an attempt and return its number. The caller owns the run.
-
-    An earlier attempt without an end is closed here: its owner died with its node or was killed.
-    """
-    close_lost(run)
+    """Record the start of an attempt and return its number. The caller owns the run, and has closed what was lost."""
     number = len(read(run))
     record = {"event": "start", "attempt": number, "launcher": launcher, "hosts": list(hosts), "job_id": job_id}
     _append(run, record | {"num_workers": num_workers, "time": time.time()})
     return number
-
-
-def close_lost(run: RunFolder) -> None:
-    """Record the end of attempts whose owner died with its node or was killed. The caller owns the run."""
-    for attempt in read(run):
-        if attempt.cause is None:
-            cause: Cause = "node_failure" if attempt.launcher == "slurm" else "crashed"
-            note = "ended without a word"
-            stop_file = run.stop_file(attempt.number)
-            if attempt.launcher == "slurm" and stop_file.exists():
-                why = stop_file.read_text()
-                cause = "timeout" if "walltime" in why else "node_failure" if NODES_LOST in why else "preempted"
-                note = "killed after the notice, before it had ended" + (f": {why}" if why else "")
-            finish(run, attempt.number, cause, note=note)
 
 
 def finish(run: RunFolder, number: int, cause: Cause, *, note: str = "") -> None:
@@ -71,6 +53,17 @@ def finish(run: RunFolder, number: int, cause: Cause, *, note: str = "") -> None
     first, last = _iterations(run, number)
     record = {"event": "end", "attempt": number, "cause": cause, "note": note, "time": time.time()}
     _append(run, record | {"first_iteration": first, "last_iteration": last})
+
+
+def as_ended(run: RunFolder, number: int, cause: Cause) -> list[Attempt]:
+    """Return all attempts, the given one as if it had just ended so."""
+    first, last = _iterations(run, number)
+    return [
+        replace(one, end=time.time(), cause=cause, first_iteration=first, last_iteration=last)
+        if one.number == number
+        else one
+        for one in read(run)
+    ]
 
 
 def read(run: RunFolder) -> list[Attempt]:

@@ -16,6 +16,7 @@ from hpclab.errors import WorkerError
 from hpclab.launch import environment, jobs, lock, queue
 from hpclab.launch.agent_host import AgentHost, node_address
 from hpclab.launch.budget import budgets_of, judge
+from hpclab.launch.ends import close_lost
 from hpclab.launch.failures import describe
 from hpclab.launch.handover import Handover
 from hpclab.launch.lost import lost_node, note_lost_nodes
@@ -99,18 +100,19 @@ class Leader:
         note = describe(self._run, attempt, error)
         if (lost := lost_node(self._run, attempt, self._handover)) is not None:
             cause, note = lost.cause, f"{lost}; then {note}"
-        jobs.finish(self._run, attempt, cause, note=note)
         self._say(note)
         if not self._node.pseudo:  # one in a terminal's foreground fails where its user sees it
-            verdict = judge(jobs.read(self._run), budgets_of(self._run))
-            if verdict.goes_on and self._may_requeue():
-                self._say(f"requeue: {verdict.reason}")
-                self._handover.put_outcome("interrupted")
-                self._agent_thread.join(_AGENT_WAIT_S)
-                try:
-                    self._requeue(notices, through_submitit=through_submitit)
-                finally:
-                    self._handover.put("left")
+            verdict = judge(jobs.as_ended(self._run, attempt, cause), budgets_of(self._run))
+            if verdict.goes_on:
+                jobs.finish(self._run, attempt, cause, note=note)  # at once: Slurm may take long to answer
+                if self._may_requeue():
+                    self._say(f"requeue: {verdict.reason}")
+                    self._handover.put_outcome("interrupted")
+                    self._agent_thread.join(_AGENT_WAIT_S)
+                    try:
+                        self._requeue(notices, through_submitit=through_submitit)
+                    finally:
+                        self._handover.put("left")
             why = "Slurm refuses" if verdict.goes_on else verdict.reason
             cause, note = verdict.cause, f"{note}; not requeued: {why}"
         self._end(attempt, cause, note)
@@ -144,7 +146,7 @@ class Leader:
         Raises:
             WorkerError: it does not go on.
         """
-        jobs.close_lost(self._run)
+        close_lost(self._run, own_job=self._node.job_id)
         attempts = jobs.read(self._run)
         if self._node.restart == 0 or not attempts or attempts[-1].job_id != self._node.job_id:
             return  # a user started this one
@@ -215,11 +217,11 @@ class Leader:
         )
         self._say(f"{decision.action}: {decision.reason}")
         if decision.action == "requeue":
-            jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
-            verdict = judge(jobs.read(self._run), budgets_of(self._run))
+            verdict = judge(jobs.as_ended(self._run, attempt, decision.cause), budgets_of(self._run))
             if not verdict.goes_on:
                 jobs.finish(self._run, attempt, verdict.cause, note=f"not requeued: {verdict.reason}")
                 self._give_up(verdict.reason)
+            jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
             if not self._requeue(notices, through_submitit=through_submitit):
                 self._give_up("Slurm refused the requeue")
         cause: jobs.Cause = decision.cause

@@ -13,6 +13,7 @@ from hpclab.config.load import dump_config, load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import lock
+from hpclab.launch.ends import close_lost
 from hpclab.launch.manifest import write_manifest
 from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.run_folder import RunFolder, write_atomic
@@ -104,6 +105,7 @@ def opened(
         config = named(config, run)
         write_atomic(run.config, dump_config(config))
         write_manifest(run, launch, code_kept=code_kept, sweep=sweep)
+        close_lost(run, own_job=owner.job_id)  # while the request to cancel tells of it
         run.cancel_request.unlink(missing_ok=True)
         yield OpenRun(run, config, notes)
 

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from hpclab.launch import jobs
 from hpclab.run_folder import RunFolder
 
@@ -21,13 +19,6 @@ def test_attempts_are_numbered_and_carry_their_iterations(run: RunFolder) -> Non
     assert (running.cause, running.end, running.job_id) == (None, None, "11")
 
 
-def test_an_attempt_that_died_without_a_word_is_closed_by_the_next(run: RunFolder) -> None:
-    jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
-    jobs.begin(run, "local", hosts=["here"], num_workers=1)
-    jobs.begin(run, "local", hosts=["here"], num_workers=1)
-    assert [attempt.cause for attempt in jobs.read(run)] == ["node_failure", "crashed", None]
-
-
 def test_a_line_torn_by_a_crash_is_skipped(run: RunFolder) -> None:
     jobs.begin(run, "local", hosts=["here"], num_workers=1)
     with run.jobs.open("a") as file:
@@ -39,18 +30,9 @@ def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
     assert jobs.read(run) == []
 
 
-@pytest.mark.parametrize(
-    ("why", "cause"),
-    [
-        ("", "preempted"),
-        ("SIGTERM received", "preempted"),
-        ("the walltime's end is near", "timeout"),
-        ("SIGTERM received; nodes lost: n2", "node_failure"),
-    ],
-)
-def test_a_job_killed_after_it_was_told_to_stop_keeps_that_cause(run: RunFolder, why: str, cause: str) -> None:
+def test_an_end_may_be_looked_at_before_it_is_recorded(run: RunFolder) -> None:
     jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
-    run.logs(0).mkdir(parents=True)
-    run.stop_file(0).write_text(why)
+    jobs.finish(run, 0, "preempted")
     jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
-    assert jobs.read(run)[0].cause == cause
+    assert [one.cause for one in jobs.as_ended(run, 1, "crashed")] == ["preempted", "crashed"]
+    assert [one.cause for one in jobs.read(run)] == ["preempted", None]

@@ -8,7 +8,7 @@ import pytest
 
 from hpclab.config.load import load_config
 from hpclab.errors import ConfigError
-from hpclab.launch import runs
+from hpclab.launch import jobs, runs
 from hpclab.launch.manifest import read_manifest
 from hpclab.run_folder import RunFolder
 
@@ -88,12 +88,14 @@ def test_a_folder_that_cannot_be_made_is_refused(tiny: Path) -> None:
         make(tiny, "run.root=/proc/hpclab")
 
 
-def test_opening_clears_an_earlier_cancel(tiny: Path, tmp_path: Path) -> None:
+def test_opening_clears_an_earlier_cancel_and_keeps_on_record_what_it_ended(tiny: Path, tmp_path: Path) -> None:
     make(tiny)
     run = RunFolder(tmp_path / "runs" / "tiny")
+    jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")  # and was killed with its job
     run.cancel_request.touch()
     make(tiny)
     assert not run.cancel_request.exists()
+    assert [one.cause for one in jobs.read(run)] == ["cancelled"]
 
 
 def test_a_manifest_that_is_missing_or_broken_is_named(run: RunFolder) -> None:

@@ -214,6 +214,7 @@ def test_a_crash_is_requeued_within_its_budget_and_then_fails(
     first, second = jobs.read(run)
     assert (first.cause, second.cause) == ("crashed", "crashed")
     assert "RuntimeError: boom" in first.note
+    assert run.jobs.read_text().count('"end"') == 2, "each end is recorded once"
     assert Handover.of(run, "11", 1).get("outcome") == "failed"
     assert not run.lock.exists()
 
@@ -274,6 +275,7 @@ def test_attempts_that_stand_still_end_the_job(
     assert sum("requeue" in call for call in slurm.calls()) == 2
     assert [attempt.cause for attempt in jobs.read(run)] == ["preempted", "preempted", "no_progress"]
     assert "finished no new iteration" in jobs.read(run)[-1].note
+    assert run.jobs.read_text().count('"end"') == 3
     assert f"Go on with: hpclab resume {run.path}" in capsys.readouterr().out
     assert not run.lock.exists()
 
