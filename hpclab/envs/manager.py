@@ -32,6 +32,7 @@ class ManagerEnv:
         actions, previous_actions: (N, A) raw policy actions of this control step and the one before, 0 at reset.
         commands, trackers: by name.
         episode_length: (N,) control steps of the running episodes.
+        resetting: (N,) bool, the environments whose episode ends in this control step, for curricula and reset events.
         step_count: (1,) int64 control steps since training began.
     """
 
@@ -51,6 +52,7 @@ class ManagerEnv:
         self.episode_length = self.buffers.per_env("episode_length", dtype=torch.int64)
         self.step_count = self.buffers.shared("step_count", 1, dtype=torch.int64)
         self._episodes_ended = self.buffers.shared("episodes_ended")
+        self.resetting = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self.joints = Joints(sim, self.buffers)
 
         self._action: Action = task.action.bind(self)
@@ -89,6 +91,7 @@ class ManagerEnv:
     def reset(self) -> Observations:
         """Start every environment anew and observe; spread episodes over their length where the task says so."""
         everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        self.resetting = everyone
         for term in self._curriculum:
             term()
         self._reset(everyone)
@@ -117,6 +120,7 @@ class ManagerEnv:
         rewards = self.rewards.compute()
         self._metrics.compute()
         self.events.interval()
+        self.resetting = dones
         for term in self._curriculum:
             term()
         self._reset(dones)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpclab.config.schema import EnvSection, RunConfig
+from hpclab.config.tasks import task_names
 from hpclab.envs.make import make_env
 from hpclab.envs.manager import ManagerEnv
 from hpclab.envs.sim.make import make_sim
@@ -189,7 +190,7 @@ def test_action_of_zero_holds_the_default_pose_and_bias_is_subtracted() -> None:
     torch.testing.assert_close(env.sim.ctrl[2], default)
 
 
-@pytest.mark.parametrize("task", ["cartpole-balance", "g1-velocity-flat"])
+@pytest.mark.parametrize("task", ["cartpole-balance", "g1-velocity-flat", "go1-velocity-flat"])
 def test_resumed_environment_continues_bit_for_bit(task: str) -> None:
     env = build(task)
     sequence = actions(env, 40, std=1.5)
@@ -250,7 +251,7 @@ class NoDeviceSync(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("task", ["cartpole-balance", "cartpole-swingup", "g1-velocity-flat"])
+@pytest.mark.parametrize("task", task_names())
 def test_control_step_never_waits_for_the_device(task: str) -> None:
     env = build(task)
     env.reset()

@@ -12,7 +12,7 @@ from hpclab.envs.tasks import load_task
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-@pytest.mark.parametrize("name", ["cartpole-balance", "g1-velocity-flat"])
+@pytest.mark.parametrize("name", ["cartpole-balance", "g1-velocity-flat", "go1-velocity-flat"])
 def test_control_steps_never_wait_for_the_gpu(name: str) -> None:
     device = torch.device("cuda:0")
     spec = load_task(name)

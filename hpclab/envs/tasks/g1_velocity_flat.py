@@ -7,32 +7,10 @@ from __future__ import annotations
 
 import mujoco
 
-from hpclab.envs.robots import g1
-from hpclab.envs.spec import EventTerm, ObservationTerm, RewardTerm, TaskSpec, Term, TerminationTerm
-from hpclab.envs.terms import (
-    actions,
-    commands,
-    curriculum,
-    events,
-    metrics,
-    observations,
-    rewards,
-    terminations,
-    trackers,
-)
-
-_FOUND = [f"{foot}_foot_contact_found" for foot in g1.FEET]
-_FORCE = [f"{foot}_foot_contact_force" for foot in g1.FEET]
-_POSITIONS = [f"{foot}_foot_pos" for foot in g1.FEET]
-_VELOCITIES = [f"{foot}_foot_vel" for foot in g1.FEET]
-_ROOT_AXES = ("root_axis_x", "root_axis_y", "root_axis_z")
-_AXIS_SENSORS = (
-    mujoco.mjtSensor.mjSENS_FRAMEXAXIS,
-    mujoco.mjtSensor.mjSENS_FRAMEYAXIS,
-    mujoco.mjtSensor.mjSENS_FRAMEZAXIS,
-)
-_SWING_HEIGHT_M = 0.1
-_STEPS_PER_ITERATION = 24
+from hpclab.envs.robots import g1, legged
+from hpclab.envs.spec import EventTerm, RewardTerm, TaskSpec, Term
+from hpclab.envs.tasks import _velocity as velocity
+from hpclab.envs.terms import actions, randomize, rewards, trackers
 
 _STANDING_STD = {".*": 0.05}
 _WALKING_STD = {
@@ -70,134 +48,53 @@ _RUNNING_STD = {
 
 
 def _model() -> mujoco.MjSpec:
-    """The robot on flat ground, with the axes of its pelvis in the world as sensors."""
     spec = g1.g1_on_plane()
-    for name, kind in zip(_ROOT_AXES, _AXIS_SENSORS, strict=True):
-        spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=g1.ROOT_BODY)
+    legged.add_root_axes(spec, g1.ROOT_BODY)
     return spec
 
 
-def _observations() -> dict[str, dict[str, ObservationTerm]]:
-    lin_vel = {"name": "imu_lin_vel"}
-    ang_vel = {"name": "imu_ang_vel"}
-    up = {"up": "root_up"}
-    twist = {"name": "twist"}
-    contacts = {"contacts": "feet"}
-    actor = {
-        "base_lin_vel": ObservationTerm(observations.sensor, lin_vel, noise=0.5),
-        "base_ang_vel": ObservationTerm(observations.sensor, ang_vel, noise=0.2),
-        "projected_gravity": ObservationTerm(observations.projected_gravity, up, noise=0.05),
-        "joint_pos": ObservationTerm(observations.encoder_joint_pos, noise=0.01),
-        "joint_vel": ObservationTerm(observations.joint_vel, noise=1.5),
-        "actions": ObservationTerm(observations.last_action),
-        "command": ObservationTerm(observations.command, twist),
-    }
-    critic = {
-        "base_lin_vel": ObservationTerm(observations.sensor, lin_vel),
-        "base_ang_vel": ObservationTerm(observations.sensor, ang_vel),
-        "projected_gravity": ObservationTerm(observations.projected_gravity, up),
-        "joint_pos": ObservationTerm(observations.joint_pos),
-        "joint_vel": ObservationTerm(observations.joint_vel),
-        "actions": ObservationTerm(observations.last_action),
-        "command": ObservationTerm(observations.command, twist),
-        "foot_height": ObservationTerm(observations.foot_height, {"heights": "foot_heights"}),
-        "foot_air_time": ObservationTerm(observations.foot_air_time, contacts),
-        "foot_contact": ObservationTerm(observations.foot_contact, contacts),
-        "foot_contact_forces": ObservationTerm(observations.foot_contact_force, contacts),
-    }
-    return {"actor": actor, "critic": critic}
+def reward_terms() -> dict[str, RewardTerm]:
+    """Return the G1's rewards, on any ground."""
+    turning = RewardTerm(rewards.horizontal_sum_of_squares, {"sensor": "torso_ang_vel"}, weight=-0.05)
+    terms = velocity.reward_terms(
+        g1.FEET,
+        upright=RewardTerm(rewards.upright, {"up": "torso_up", "variance": 0.2}, weight=1.0),
+        standing_std=_STANDING_STD,
+        walking_std=_WALKING_STD,
+        running_std=_RUNNING_STD,
+        body_ang_vel=turning,
+        angular_momentum_weight=-0.02,
+    )
+    terms["self_collisions"] = RewardTerm(rewards.tracked_count, {"tracker": "self_collisions"}, weight=-1.0)
+    return terms
 
 
-def _rewards() -> dict[str, RewardTerm]:
-    twist = {"command": "twist"}
-    feet = {"contacts": "feet", "command": "twist"}
-    swing = {"heights": "foot_heights", "command": "twist", "target_m": _SWING_HEIGHT_M}
-    speed_classes = {"std": (_STANDING_STD, _WALKING_STD, _RUNNING_STD), "from_speed": (0.05, 1.5)}
-    return {
-        "track_linear_velocity": RewardTerm(
-            rewards.track_linear_velocity, twist | {"velocity": "root_lin_vel", "variance": 0.25}, weight=2.0
-        ),
-        "track_angular_velocity": RewardTerm(
-            rewards.track_angular_velocity, twist | {"velocity": "root_ang_vel", "variance": 0.5}, weight=2.0
-        ),
-        "upright": RewardTerm(rewards.upright, {"up": "torso_up", "variance": 0.2}, weight=1.0),
-        "pose": RewardTerm(rewards.Pose, twist | speed_classes, weight=1.0),
-        "body_ang_vel": RewardTerm(rewards.horizontal_sum_of_squares, {"sensor": "torso_ang_vel"}, weight=-0.05),
-        "angular_momentum": RewardTerm(rewards.sum_of_squares, {"sensor": "root_angmom"}, weight=-0.02),
-        "dof_pos_limits": RewardTerm(rewards.JointPosLimits, {"soft_factor": 0.9}, weight=-1.0),
-        "action_rate_l2": RewardTerm(rewards.action_rate_l2, weight=-0.1),
-        "air_time": RewardTerm(rewards.air_time, feet | {"range_s": (0.05, 0.5)}, weight=0.0),
-        "foot_clearance": RewardTerm(rewards.FootClearance, swing | {"velocities": _VELOCITIES}, weight=-2.0),
-        "foot_swing_height": RewardTerm(rewards.FootSwingHeight, swing | {"contacts": "feet"}, weight=-0.25),
-        "foot_slip": RewardTerm(rewards.FootSlip, feet | {"velocities": _VELOCITIES}, weight=-0.1),
-        "soft_landing": RewardTerm(rewards.soft_landing, feet, weight=-1e-5),
-        "self_collisions": RewardTerm(rewards.tracked_count, {"tracker": "self_collisions"}, weight=-1.0),
-    }
+def self_collisions() -> Term:
+    """Return the tracker of the robot's contacts with itself."""
+    return Term(trackers.SubstepsWithForce, {"force": "self_collision_force", "threshold_n": 10.0})
 
 
-def _events() -> dict[str, EventTerm]:
-    com = {"x": (-0.025, 0.025), "y": (-0.025, 0.025), "z": (-0.03, 0.03)}
-    pose = {"x": (-0.5, 0.5), "y": (-0.5, 0.5), "z": (0.01, 0.05), "yaw": (-3.14, 3.14)}
-    push = {
-        "axes": _ROOT_AXES,
-        "linear": ((-0.5, 0.5), (-0.5, 0.5), (-0.4, 0.4)),
-        "angular": ((-0.52, 0.52), (-0.52, 0.52), (-0.78, 0.78)),
-    }
-    friction = {"geoms": g1.FOOT_GEOMS, "range": (0.3, 1.2)}
-    return {
-        "foot_friction": EventTerm(events.RandomizeFriction, friction, mode="startup"),
-        "encoder_bias": EventTerm(events.RandomizeEncoderBias, {"range": (-0.015, 0.015)}, mode="startup"),
-        "torso_com": EventTerm(events.RandomizeCenterOfMass, {"body": g1.TORSO_BODY, **com}, mode="startup"),
-        "reset_base": EventTerm(events.ResetRootUniform, pose, mode="reset"),
-        "push_robot": EventTerm(events.PushRoot, push, mode="interval", interval_s=(1.0, 3.0)),
-    }
+def event_terms() -> dict[str, EventTerm]:
+    """Return the G1's events, on flat ground."""
+    friction = EventTerm(randomize.Friction, {"geoms": g1.FOOT_GEOMS, "range": (0.3, 1.2)}, mode="startup")
+    return velocity.event_terms(g1.TORSO_BODY, {"foot_friction": friction})
 
 
 def task() -> TaskSpec:
     """Return the specification."""
-    twist = Term(
-        commands.VelocityCommand,
-        {
-            "name": "twist",
-            "forward_axis": _ROOT_AXES[0],
-            "vx": (-1.0, 1.0),
-            "vy": (-1.0, 1.0),
-            "yaw_rate": (-0.5, 0.5),
-            "resample_s": (3.0, 8.0),
-            "standing": 0.1,
-            "follow_heading": 0.3,
-            "heading_stiffness": 0.5,
-            "forward_only": 0.2,
-        },
-    )
-    stages = (
-        curriculum.VelocityStage(5000 * _STEPS_PER_ITERATION, (-1.5, 2.0), (-1.0, 1.0), (-0.7, 0.7)),
-        curriculum.VelocityStage(10000 * _STEPS_PER_ITERATION, (-2.0, 3.0), (-1.0, 1.0), (-0.7, 0.7)),
-    )
-    tracking = {"command": "twist"}
     return TaskSpec(
         model=_model,
         decimation=4,
         episode_length_s=20.0,
-        observations=_observations(),
-        action=Term(actions.JointPosition, {"scale": g1.action_scale}),
-        rewards=_rewards(),
-        terminations={
-            "time_out": TerminationTerm(terminations.time_out, time_out=True),
-            "fell_over": TerminationTerm(terminations.tilt, {"up": "root_up", "limit_deg": 70.0}),
-        },
-        trackers={
-            "feet": Term(trackers.Contacts, {"name": "feet", "found": _FOUND, "force": _FORCE}),
-            "foot_heights": Term(trackers.FootHeights, {"name": "foot_heights", "positions": _POSITIONS}),
-            "self_collisions": Term(trackers.SubstepsWithForce, {"force": "self_collision_force", "threshold_n": 10.0}),
-        },
-        commands={"twist": twist},
-        events=_events(),
-        curriculum={"command_ranges": Term(curriculum.VelocityRanges, {"command": "twist", "stages": stages})},
-        metrics={
-            "error_vel_xy": Term(metrics.velocity_error_xy, tracking | {"velocity": "root_lin_vel"}),
-            "error_vel_yaw": Term(metrics.velocity_error_yaw, tracking | {"velocity": "root_ang_vel"}),
-        },
+        observations=velocity.observation_groups(),
+        action=Term(actions.JointPosition, {"scale": legged.action_scale}),
+        rewards=reward_terms(),
+        terminations=velocity.termination_terms(),
+        trackers={**velocity.foot_trackers(g1.FEET), "self_collisions": self_collisions()},
+        commands=velocity.twist_command(),
+        events=event_terms(),
+        curriculum=velocity.command_curriculum(),
+        metrics=velocity.tracking_metrics(),
         njmax=200,
         nconmax=48,
     )

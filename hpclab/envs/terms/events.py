@@ -1,4 +1,4 @@
-"""Event terms: what happens at startup, at resets and at intervals."""
+"""Event terms: where episodes start, and what disturbs them. What differs between environments is in `randomize`."""
 
 from __future__ import annotations
 
@@ -79,41 +79,3 @@ class PushRoot:
         self._linear.copy_(push[:, :3])
         torch.sum(self._axes * push[:, None, 3:], dim=2, out=self._angular)  # into the body's frame
         self._sim.add_velocity(self._delta, due)
-
-
-class RandomizeFriction:
-    """startup: draw the sliding friction of a set of geoms, one value per environment that they share."""
-
-    def __init__(self, env: ManagerEnv, *, geoms: Sequence[str], range: Range) -> None:  # noqa: A002
-        self._friction = env.sim.model_field("geom_friction")
-        self._geoms = [int(env.sim.model.geom(name).id) for name in geoms]
-        self._range = range
-
-    def __call__(self) -> None:
-        """Draw and write."""
-        drawn = torch.empty(self._friction.shape[0], 1, device=self._friction.device).uniform_(*self._range)
-        self._friction[:, self._geoms, 0] = drawn
-
-
-class RandomizeCenterOfMass:
-    """startup: move a body's centre of mass within x, y, z [m] of where the model has it."""
-
-    def __init__(self, env: ManagerEnv, *, body: str, x: Range, y: Range, z: Range) -> None:
-        self._position = env.sim.model_field("body_ipos")[:, env.sim.model.body(body).id]
-        self._lower, self._width = _limits([x, y, z], env.device)
-
-    def __call__(self) -> None:
-        """Draw and write."""
-        self._position.add_(torch.addcmul(self._lower, torch.rand_like(self._position), self._width))
-
-
-class RandomizeEncoderBias:
-    """startup: draw what each joint's encoder adds to the position it reports [rad]."""
-
-    def __init__(self, env: ManagerEnv, *, range: Range) -> None:  # noqa: A002
-        self._bias = env.joints.encoder_bias
-        self._range = range
-
-    def __call__(self) -> None:
-        """Draw and write."""
-        self._bias.uniform_(*self._range)

@@ -67,3 +67,16 @@ def test_g1_settings_are_those_of_the_facts() -> None:
         (5000 * 24, (-1.5, 2.0), (-0.7, 0.7)),
         (10000 * 24, (-2.0, 3.0), (-0.7, 0.7)),
     ]
+
+
+def test_go1_differs_from_the_g1_as_the_facts_say() -> None:
+    spec, g1 = load_task("go1-velocity-flat"), load_task("g1-velocity-flat")
+    weights = {name: term.weight for name, term in spec.rewards.items()}
+    of_g1 = {name: term.weight for name, term in g1.rewards.items() if name != "self_collisions"}
+    assert weights == of_g1 | {"body_ang_vel": 0.0, "angular_momentum": 0.0}
+    assert spec.events["foot_friction"].params["range"] == (0.3, 1.5)
+    assert spec.events["foot_friction_spin"].params["range"] == (1e-4, 2e-2)
+    assert spec.events["foot_friction_roll"].params["range"] == (1e-5, 5e-3)
+    standing, walking, running = spec.rewards["pose"].params["std"]
+    assert (standing[r".*_hip_joint"], standing[r".*_calf_joint"]) == (0.05, 0.1)
+    assert walking == running == {r".*_hip_joint": 0.3, r".*_thigh_joint": 0.3, r".*_calf_joint": 0.6}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import pytest
@@ -64,29 +63,3 @@ def test_interval_events_come_at_each_environments_own_time() -> None:
     gaps = torch.stack(seen)[:, 0].nonzero().flatten().diff()
     assert gaps.min() >= 5
     assert gaps.max() <= 10
-
-
-def test_startup_randomisation_writes_model_values() -> None:
-    torch.manual_seed(0)
-    fields = {"geom_friction": torch.ones(400, 4, 3), "body_ipos": torch.full((400, 3, 3), 0.5)}
-    model = SimpleNamespace(
-        geom=lambda name: SimpleNamespace(id={"a": 1, "b": 3}[name]), body=lambda name: SimpleNamespace(id=2)
-    )
-    sim = SimpleNamespace(model=model, model_field=fields.__getitem__)
-    env = bare_env(400, sim=sim, joints=SimpleNamespace(encoder_bias=torch.zeros(400, 2)))
-    events.RandomizeFriction(env, geoms=("a", "b"), range=(0.3, 1.2))()
-    friction = fields["geom_friction"]
-    assert torch.equal(friction[:, 1, 0], friction[:, 3, 0])
-    assert friction[:, 1, 0].min().item() == pytest.approx(0.3, abs=0.02)
-    assert friction[:, 1, 0].max().item() == pytest.approx(1.2, abs=0.02)
-    assert (friction[:, [0, 2]] == 1).all()
-    assert (friction[:, :, 1:] == 1).all()
-    events.RandomizeCenterOfMass(env, body="torso", x=(-0.1, 0.1), y=(0.0, 0.0), z=(0.2, 0.3))()
-    moved = fields["body_ipos"][:, 2] - 0.5
-    assert moved[:, 0].abs().max() <= 0.1 + 1e-6
-    assert moved[:, 0].std().item() == pytest.approx(0.2 / math.sqrt(12), rel=0.1)
-    assert moved[:, 1].abs().max() == 0
-    assert moved[:, 2].min() >= 0.2 - 1e-6
-    assert (fields["body_ipos"][:, :2] == 0.5).all()
-    events.RandomizeEncoderBias(env, range=(-0.015, 0.015))()
-    assert 0.014 < env.joints.encoder_bias.abs().max() <= 0.015

@@ -1,4 +1,4 @@
-"""Walks a recorded trace of the G1 velocity task: every step starts from the recorded state, histories are kept.
+"""Walks a recorded trace of a velocity task on flat ground: every step starts from the recorded state, with history.
 
 Noise, pushes, headings and curriculum are off, as in the recording; its startup randomisation is taken over.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hpclab.envs.manager import ManagerEnv
-from hpclab.envs.robots import g1
+from hpclab.envs.robots import g1, go1
 from hpclab.envs.sim.make import make_sim
 from hpclab.envs.spec import TaskSpec
 from hpclab.envs.tasks import load_task
@@ -29,7 +29,22 @@ FORCE_TOLERANCE = 0.05
 """Relative to the force of the foot, for 95 % of the forces."""
 
 Pairs = dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]]
-TASKS = ("g1-velocity-flat",)
+_FRICTIONS = ("foot_friction", "foot_friction_spin", "foot_friction_roll")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Robot:
+    """Where a robot's startup randomisation belongs."""
+
+    foot_geoms: tuple[str, ...]
+    com_body: str
+    com_key: str
+
+
+TASKS = {
+    "g1-velocity-flat": _Robot(g1.FOOT_GEOMS, g1.TORSO_BODY, "torso_com"),
+    "go1-velocity-flat": _Robot(go1.FOOT_GEOMS, go1.ROOT_BODY, "trunk_com"),
+}
 
 
 def check(path: Path) -> dict[str, Error]:
@@ -68,10 +83,12 @@ def build(task: str, trace: Mapping[str, NDArray[np.generic]]) -> ManagerEnv:
     sim = make_sim(spec.model(), num_envs, device=torch.device("cpu"), num_substeps=spec.decimation)
     env = ManagerEnv(task, spec, sim)
     model = sim.model
+    robot = TASKS[task]
     friction = sim.model_field("geom_friction")
-    geoms = [model.geom(name).id for name in g1.FOOT_GEOMS]
-    friction[:, geoms, 0] = _tensor(trace["foot_friction"])[:, None]
-    sim.model_field("body_ipos")[:, model.body(g1.TORSO_BODY).id] = _tensor(trace["torso_com"])
+    geoms = [model.geom(name).id for name in robot.foot_geoms]
+    for column, key in enumerate(key for key in _FRICTIONS if key in trace):
+        friction[:, geoms, column] = _tensor(trace[key])[:, None]
+    sim.model_field("body_ipos")[:, model.body(robot.com_body).id] = _tensor(trace[robot.com_key])
     sim.commit_model()
     env.joints.encoder_bias.copy_(_tensor(trace["encoder_bias"]))
     return env
