@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hpclab.algorithms import advantage, losses
+from hpclab.algorithms.adam import Adam
 from hpclab.config.schema import RunConfig
 from hpclab.distributed import gradients, moments
 from hpclab.distributed.collectives import Collectives
@@ -65,18 +66,16 @@ class PPO:
         self.gradients = gradients.FlatGradients([self.actor, self.critic], num_extra=1)
         weights = sample_weights(config, self.collectives.world_size)
         self.weight = None if weights is None else weights[self.collectives.rank]
-        self.optimizer = torch.optim.Adam(
+        self.optimizer = Adam(
             [*self.actor.parameters(), *self.critic.parameters()],
-            lr=torch.tensor(self.config.learning_rate, device=device),
-            fused=True,
-            capturable=device.type == "cuda",
+            torch.tensor(self.config.learning_rate, device=device),
         )
         self._deltas: list[Moments] = []  # of the rollout that waits for its update, by normaliser, over all ranks
 
     @property
     def learning_rate(self) -> Tensor:
         """The optimiser's learning rate, a 0-dimensional tensor on the device, changed in place."""
-        return cast(Tensor, self.optimizer.param_groups[0]["lr"])
+        return self.optimizer.learning_rate
 
     @property
     def mean_std(self) -> Tensor:
@@ -299,11 +298,9 @@ class PPO:
             self.actor.load_state_dict(state["actor"])
             self.critic.load_state_dict(state["critic"])
             self.optimizer.load_state_dict(state["optimizer"])
-            rate = state["learning_rate"].to(self.device, torch.float32, copy=True)
+            self.learning_rate.copy_(state["learning_rate"])
         except (KeyError, RuntimeError, ValueError) as error:
             raise CheckpointError(f"the saved training state does not fit the configured models: {error}") from error
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         if self.sync.normalizer == "global":
             for normalizer in self._normalizers().values():
                 normalizer.start_exact()
