@@ -160,7 +160,7 @@ def resume(
         bool, typer.Option("--new-code", help="Run a new copy of the code; else the one it was submitted with.")
     ] = False,
 ) -> None:
-    """Go on with a run from its last checkpoint, where and how it ran before."""
+    """Go on with a run, or with all that is unfinished of a sweep, where and how it ran before."""
     from hpclab.launch.resume import resume
 
     resume(run, overrides or [], num_nodes=nodes, new_code=new_code)

@@ -57,7 +57,7 @@ def state_of(owner: lock.Owner | None, attempts: Sequence[jobs.Attempt], *, canc
     """Return the state of a run; Slurm is asked where a job owns it, and may not answer."""
     last = attempts[-1] if attempts else None
     if owner is not None and owner.job_id is not None:
-        return _of_job(owner.job_id, last, cancel_requested=cancel_requested)
+        return _of_job(owner.job_id, attempts, cancel_requested=cancel_requested)
     if owner is not None and owner.is_alive():
         return RunState("running")
     if last is None:
@@ -67,14 +67,18 @@ def state_of(owner: lock.Owner | None, attempts: Sequence[jobs.Attempt], *, canc
     return RunState(last.cause, last.note)
 
 
-def _of_job(job_id: str, last: jobs.Attempt | None, *, cancel_requested: bool) -> RunState:
+def _of_job(job_id: str, attempts: Sequence[jobs.Attempt], *, cancel_requested: bool) -> RunState:
+    last = attempts[-1] if attempts else None
     info = queue.ask(job_id, timeout_s=_TIMEOUT_S)
+    num_starts = sum(one.job_id == job_id for one in attempts)
+    counted = info is not None and 0 < num_starts <= info.restarts and not cancel_requested
     if info is not None and not info.is_finished:
-        return _of_live_job(job_id, info, last, cancel_requested=cancel_requested)
+        return _of_live_job(job_id, info, last, counted=counted, cancel_requested=cancel_requested)
     ended = last.cause if last is not None and last.job_id == job_id else None
     requeued = ended in ("preempted", "timeout", "node_failure") and not cancel_requested
+    comes_back = requeued or (ended == "crashed" and not cancel_requested)  # else the run would be free
     if info is None:
-        if queue.is_queued(job_id, timeout_s=_TIMEOUT_S) is None and (ended is None or requeued):
+        if queue.is_queued(job_id, timeout_s=_TIMEOUT_S) is None and (ended is None or comes_back):
             return RunState("unknown", f"Slurm cannot be asked about job {job_id} from here")
         if cancel_requested and ended != "completed":
             return RunState("cancelled")
@@ -82,10 +86,9 @@ def _of_job(job_id: str, last: jobs.Attempt | None, *, cancel_requested: bool) -
             end = accounting.final_state(job_id, timeout_s=_TIMEOUT_S)
             return RunState("interrupted") if end is None else _of_end(end)
         return RunState(ended)
-    comes_back = requeued or (ended == "crashed" and not cancel_requested)  # no failure ends with exit code 0
-    if info.state == "COMPLETED" and comes_back and last is not None:
-        # Between two attempts Slurm shows a requeued job as complete for a moment.
-        return RunState("requeued", f"{last.cause}; Slurm is putting the job back into its queue")
+    if info.state == "COMPLETED" and (comes_back or (counted and ended is None)):
+        # Between two attempts Slurm shows a requeued job as complete for a moment; no failure ends with exit code 0.
+        return _requeued(ended, "Slurm is putting the job back into its queue")
     if ended is None or requeued or (ended in ("preempted", "timeout") and info.state == "CANCELLED"):
         return _of_end(info.state)  # it came after what the folder tells
     if cancel_requested and ended != "completed":
@@ -93,7 +96,10 @@ def _of_job(job_id: str, last: jobs.Attempt | None, *, cancel_requested: bool) -
     return RunState(ended, last.note if last is not None and ended != "completed" else "")
 
 
-def _of_live_job(job_id: str, info: queue.JobInfo, last: jobs.Attempt | None, *, cancel_requested: bool) -> RunState:
+def _of_live_job(
+    job_id: str, info: queue.JobInfo, last: jobs.Attempt | None, *, counted: bool, cancel_requested: bool
+) -> RunState:
+    """Return the state of a job that has not ended; `counted`: it was requeued after its last attempt began."""
     again = info.restarts > 0 or (last is not None and last.job_id == job_id)
     match info.state:
         case "PENDING" | "REQUEUED" | "REQUEUE_FED" if info.reason not in _HELD:
@@ -105,8 +111,8 @@ def _of_live_job(job_id: str, info: queue.JobInfo, last: jobs.Attempt | None, *,
             return RunState("held", text, reason=info.reason or info.state)
         case "COMPLETING" | "STOPPED" | "SIGNALING" | "STAGE_OUT":
             ended = last.cause if last is not None and last.job_id == job_id else None
-            if ended in ("preempted", "timeout", "node_failure") and not cancel_requested:
-                return RunState("requeued", f"{ended}; its nodes are being cleared")
+            if counted or (ended in ("preempted", "timeout", "node_failure") and not cancel_requested):
+                return _requeued(ended, "its nodes are being cleared")
             return RunState("completing", "" if ended is None else ended)
         case "CONFIGURING":
             return RunState("starting", "its nodes boot")
@@ -114,6 +120,10 @@ def _of_live_job(job_id: str, info: queue.JobInfo, last: jobs.Attempt | None, *,
             return RunState("suspended", "Slurm has suspended it and lets it go on later")
         case _:
             return RunState("running" if info.state in ("RUNNING", "RESIZING") else info.state.lower())
+
+
+def _requeued(ended: jobs.Cause | None, what: str) -> RunState:
+    return RunState("requeued", what if ended is None else f"{ended}; {what}")
 
 
 def _pending(info: queue.JobInfo, *, again: bool) -> RunState:

@@ -39,11 +39,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """All that is submitted: one job for each member, all asking for the same."""
+    """What is submitted of a sweep: one job for each of these members."""
 
     folder: SweepFolder
     members: tuple[Member, ...]
     plans: tuple[SubmissionPlan, ...]
+    size: int
+    """Members of the whole sweep."""
 
     def table(self) -> str:
         """Return a line for each member."""
@@ -57,7 +59,7 @@ class SweepPlan:
     def manifest_entry(self, member: Member) -> dict[str, Any]:
         """Return what a member's run.json says of the sweep."""
         name = self.folder.path.name
-        return {"name": name, "index": member.index, "of": len(self.members), "values": member.values}
+        return {"name": name, "index": member.index, "of": self.size, "values": member.values}
 
 
 def read_members(arguments: Sequence[str]) -> tuple[Member, ...]:

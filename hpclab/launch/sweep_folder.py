@@ -41,18 +41,23 @@ class SweepFolder:
         """Return the runs of the sweep on record; none where there is no sweep."""
         return [RunFolder(self.path / member["run"]) for member in self._read()] if self.record.exists() else []
 
-    def write(self, values: Sequence[Mapping[str, Any]], jobs: Sequence[str | None]) -> None:
-        """Record the members.
+    def values(self) -> list[dict[str, Any]]:
+        """Return the settings that tell the members apart, in the order of their indices."""
+        return [member["values"] for member in self._read()]
+
+    def write(self, values: Mapping[int, Mapping[str, Any]], jobs: Mapping[int, str]) -> None:
+        """Record members; what is on record of others stays, and the job of one that has no new job.
 
         Args:
-            values: settings of each.
-            jobs: job id of each; None for one that is not submitted.
+            values: settings of each, by index.
+            jobs: id of the job of each that was submitted.
         """
-        entries = [
-            {"run": self.run(index).name, "values": dict(own), "job_id": job}
-            for index, (own, job) in enumerate(zip(values, jobs, strict=True))
-        ]
-        write_atomic(self.record, json.dumps({"name": self.path.name, "members": entries}, indent=1) + "\n")
+        entries = dict(enumerate(self._read())) if self.record.exists() else {}
+        for index, own in values.items():
+            job = jobs.get(index, entries.get(index, {}).get("job_id"))
+            entries[index] = {"run": self.run(index).name, "values": dict(own), "job_id": job}
+        members = [entries[index] for index in sorted(entries)]
+        write_atomic(self.record, json.dumps({"name": self.path.name, "members": members}, indent=1) + "\n")
 
     def check(self, values: Sequence[Mapping[str, Any]]) -> None:
         """Check that the folder is free, or holds these very members.
@@ -62,13 +67,16 @@ class SweepFolder:
         """
         if RunFolder(self.path).manifest.exists():
             raise ConfigError(f"{self.path}: holds a run, so it cannot hold a sweep; choose another run.name")
-        if self.record.exists() and [member["values"] for member in self._read()] != list(values):
+        if self.record.exists() and self.values() != list(values):
             raise ConfigError(f"{self.path}: holds another sweep; choose another run.name")
 
     def _read(self) -> list[dict[str, Any]]:
         try:
             members = json.loads(self.record.read_text(encoding="utf-8"))["members"]
-            return [{"run": str(member["run"]), "values": dict(member["values"])} for member in members]
+            return [
+                {"run": str(member["run"]), "values": dict(member["values"]), "job_id": member["job_id"]}
+                for member in members
+            ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{self.record}: cannot be read ({error}); remove it, or choose another run.name"

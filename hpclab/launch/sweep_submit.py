@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError, LaunchError
 from hpclab.launch import environment, lock, runs
 from hpclab.launch.plan import SubmissionPlan, make_plan
@@ -25,7 +24,7 @@ from hpclab.launch.slurm import (
 )
 from hpclab.launch.snapshot import Checkout, write_snapshot
 from hpclab.launch.submit import how_submitted, with_snapshot
-from hpclab.launch.sweep import SweepPlan, read_members
+from hpclab.launch.sweep import Member, SweepPlan, read_members
 from hpclab.launch.sweep_folder import SweepFolder
 
 _NUM_SHOWN = 10
@@ -59,7 +58,8 @@ def submit_sweep(
         array = _array(sweep, min(len(sweep.plans), max_array_size()))
         print(f"{sweep.table()}\n\n{sweep.plans[0]}\n\n{sbatch_script(sweep.plans[0], array)}")
     else:
-        _submit(sweep, checkout)
+        sweep.folder.check([member.values for member in sweep.members])
+        submit_members(sweep, checkout)
 
 
 def make_sweep(
@@ -74,12 +74,21 @@ def make_sweep(
         replace(plan, run=folder.run(member.index), code=first.code, setup=first.setup)
         for member, plan in zip(members, made, strict=True)
     )
-    return SweepPlan(folder, members, plans), checkout
+    return SweepPlan(folder, members, plans, len(members)), checkout
 
 
-def _submit(sweep: SweepPlan, checkout: Checkout | None) -> None:
+def submit_members(sweep: SweepPlan, checkout: Checkout | None) -> None:
+    """Create or open the members' runs, submit them, and say what to do next.
+
+    Args:
+        sweep: its folder is free, or holds this sweep.
+        checkout: what to copy into the members' snapshot; None when it stays as it is.
+
+    Raises:
+        ConfigError: a member cannot be opened.
+        LaunchError: Slurm refused a job.
+    """
     check_slurm()
-    sweep.folder.check([member.values for member in sweep.members])
     for plan in sweep.plans:
         runs.check(plan.run, plan.config)
     variables, dropped = environment.for_submission()
@@ -87,54 +96,64 @@ def _submit(sweep: SweepPlan, checkout: Checkout | None) -> None:
         print(f"left out of the jobs' environment: {', '.join(dropped)}")
     size = max_array_size()
     with environment.replaced(variables), nothing_left_if_refused(sweep.folder.path), ExitStack() as owned:
-        expected_start = check_job(sweep.plans[0], _array(sweep, min(len(sweep.plans), size)))
-        opened = [
-            owned.enter_context(
-                runs.opened(plan.run, plan.config, how_submitted(plan, local=False), sweep=sweep.manifest_entry(member))
-            ).config
+        starts = [check_job(some[0], _array(sweep, len(some))) for some in _batches(sweep.plans, size)]
+        plans = [
+            replace(plan, config=owned.enter_context(_opened(sweep, member, plan)).config)
             for member, plan in zip(sweep.members, sweep.plans, strict=True)
         ]
         if checkout is not None:
             write_snapshot(checkout, sweep.folder.code)
-        job_ids = _submit_arrays(sweep, opened, size)
-    shown = [f"{plan.run.name}  {job}" for plan, job in zip(sweep.plans, job_ids, strict=True)]
+        jobs = _submit_arrays(sweep, plans, size)
+    shown = [f"{plan.run.name}  {jobs[plan.run.name]}" for plan in plans]
     print("\n".join(shown[:_NUM_SHOWN]))
     if len(shown) > _NUM_SHOWN:
         print(f"... {len(shown)} runs in all")
-    arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in job_ids))
+    arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in jobs.values()))
     print(f"job array:  {arrays}")
-    if expected_start:
-        print(f"start:      expected {expected_start}")
+    if starts[0]:
+        print(f"start:      expected {starts[0]}")
     print(f"sweep:      {sweep.folder.path}")
     for command in ("status", "cancel"):
         print(f"  hpclab {command} {shlex.quote(str(sweep.folder.path))}")
 
 
-def _submit_arrays(sweep: SweepPlan, configs: Sequence[RunConfig], size: int) -> list[str]:
-    """Submit the members and hand each run over to its job."""
-    job_ids: list[str] = []
-    plans = [replace(plan, config=config) for plan, config in zip(sweep.plans, configs, strict=True)]
+def _opened(sweep: SweepPlan, member: Member, plan: SubmissionPlan) -> AbstractContextManager[runs.OpenRun]:
+    entry = sweep.manifest_entry(member)
+    return runs.opened(plan.run, plan.config, how_submitted(plan, local=False), sweep=entry)
+
+
+def _submit_arrays(sweep: SweepPlan, plans: Sequence[SubmissionPlan], size: int) -> dict[str, str]:
+    """Submit the members, hand each run over to its job, and return the jobs by run."""
+    jobs: dict[str, str] = {}
     try:
         for some in _batches(plans, size):
             new = submit_array(some, _array(sweep, len(some)))
             for plan, job_id in zip(some, new, strict=True):
                 lock.hand_over(plan.run, lock.Owner.job(job_id))
-            job_ids += new
+                jobs[plan.run.name] = job_id
     except RefusedError as error:
-        if not job_ids:
+        if not jobs:
             raise
         raise LaunchError(
-            f"{error}; {len(job_ids)} of {len(plans)} runs had been submitted before and go on. "
-            f"End them with `hpclab cancel {sweep.folder.path}`, or resume the others one by one"
+            f"{error}; {len(jobs)} of {len(plans)} runs had been submitted before and go on. End them with "
+            f"`hpclab cancel {sweep.folder.path}`, or submit the others later with `hpclab resume {sweep.folder.path}`"
         ) from error
     finally:
-        values = [member.values for member in sweep.members]
-        sweep.folder.write(values, [*job_ids, *[None] * (len(plans) - len(job_ids))])
-    return job_ids
+        names = {member.index: sweep.folder.run(member.index).name for member in sweep.members}
+        sweep.folder.write(
+            {member.index: member.values for member in sweep.members},
+            {index: jobs[name] for index, name in names.items() if name in jobs},
+        )
+    return jobs
 
 
-def _batches(plans: Sequence[SubmissionPlan], size: int) -> list[Sequence[SubmissionPlan]]:
-    return [plans[start : start + size] for start in range(0, len(plans), size)]
+def _batches(plans: Sequence[SubmissionPlan], size: int) -> list[list[SubmissionPlan]]:
+    """Split members into arrays: of those that ask for the same, at most `size` together."""
+    alike: dict[str, list[SubmissionPlan]] = {}
+    for plan in plans:
+        request = plan.parameters() | {"job_name": None, "prefix": plan.config.slurm.command_prefix}
+        alike.setdefault(repr(request), []).append(plan)
+    return [some[start : start + size] for some in alike.values() for start in range(0, len(some), size)]
 
 
 def _array(sweep: SweepPlan, size: int) -> Array:

@@ -110,14 +110,16 @@ def test_a_pending_job_has_a_reason_and_an_expected_start(
     assert "pending (Priority)" in capsys.readouterr().out
 
 
-def test_a_requeue_is_one_run_all_the_way(trained: RunFolder, program: Program) -> None:
+@pytest.mark.parametrize("cause", ["preempted", "crashed", None])
+def test_a_requeue_is_one_run_all_the_way(trained: RunFolder, program: Program, cause: jobs.Cause | None) -> None:
     jobs.finish(trained, 0, "completed")
     jobs.begin(trained, "slurm", hosts=["n1"], num_workers=2, job_id="11")
     lock.acquire(trained, Owner.job("11"))
     seen = []
-    for line in ("RUNNING", "COMPLETING", "COMPLETED", "PENDING Reason=BeginTime Restarts=1", "RUNNING Restarts=1"):
-        if line == "COMPLETING":
-            jobs.finish(trained, 1, "preempted")
+    ends = ("COMPLETING Restarts=1", "COMPLETED Restarts=1", "PENDING Reason=BeginTime Restarts=1")
+    for line in ("RUNNING", *ends, "RUNNING Restarts=1"):
+        if line == ends[0] and cause is not None:
+            jobs.finish(trained, 1, cause)
         program("scontrol", f"echo JobState={line}")
         found = read_status(trained)
         seen.append((found.state, found.num_attempts, found.job_id))
@@ -166,6 +168,18 @@ def test_a_requeued_job_that_ended_before_it_ran_again(
     assert read_status(trained).state == state
     program("scontrol", "echo JobState=CANCELLED Reason=None")
     assert read_status(trained).state == "cancelled"
+
+
+def test_a_crashed_job_that_slurm_cannot_be_asked_about_may_come_back(trained: RunFolder, program: Program) -> None:
+    jobs.finish(trained, 0, "completed")
+    jobs.begin(trained, "slurm", hosts=["n1"], num_workers=2, job_id="11")
+    jobs.finish(trained, 1, "crashed")
+    lock.acquire(trained, Owner.job("11"))
+    program("scontrol", "exit 1")
+    program("squeue", "exit 1")
+    assert read_status(trained).state == "unknown"
+    lock.release(trained)  # as its first node does when it does not come back
+    assert read_status(trained).state == "crashed"
 
 
 def test_json_lists_every_run(trained: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

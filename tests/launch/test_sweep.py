@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,10 @@ def test_a_folder_holds_one_sweep(tmp_path: Path) -> None:
     folder.path.mkdir()
     assert folder.runs() == []
     folder.check([{"seed": 1}])
-    folder.write([{"seed": 1}, {"seed": 2}], ["11_0", None])
+    folder.write({0: {"seed": 1}, 1: {"seed": 2}}, {0: "11_0"})
     assert [run.name for run in folder.runs()] == ["lr-000", "lr-001"]
+    folder.write({1: {"seed": 2}}, {1: "12"})
+    assert [member["job_id"] for member in json.loads(folder.record.read_text())["members"]] == ["11_0", "12"]
     folder.check([{"seed": 1}, {"seed": 2}])
     with pytest.raises(ConfigError, match="lr: holds another sweep; choose another"):
         folder.check([{"seed": 1}, {"seed": 3}])

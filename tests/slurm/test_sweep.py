@@ -9,6 +9,7 @@ import pytest
 
 from hpclab.config.load import load_config
 from hpclab.errors import ConfigError, LaunchError
+from hpclab.launch import jobs
 from hpclab.launch.cancel import cancel
 from hpclab.launch.manifest import read_manifest
 from hpclab.launch.resume import resume
@@ -130,8 +131,76 @@ def test_members_share_one_snapshot_also_when_one_is_resumed(slurm: FakeSlurm, s
     assert f"export PYTHONPATH={sweep / 'code'}" in slurm.script()
     assert "--array" not in slurm.script()
     assert read_manifest(members(sweep)[1])["sweep"]["index"] == 1
-    with pytest.raises(ConfigError, match=r"holds a sweep; resume its runs one by one, for example .*tiny-000"):
+
+
+def end(run: RunFolder, cause: jobs.Cause, iterations: int) -> None:
+    """Let a member's job have run, and ended so."""
+    number = jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id=owner(run))
+    run.metrics.mkdir()
+    lines = [{"iteration": index, "attempt": number} for index in range(iterations)]
+    (run.metrics / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    jobs.finish(run, number, cause)
+
+
+ONLY_11_3_RUNS = """\
+[ "$2" = config ] && exit
+[ "$4" = 11_3 ] && echo JobId=14 JobState=RUNNING || echo JobId=12 JobState=CANCELLED
+"""
+
+
+def test_the_unfinished_members_go_on_as_one_array(
+    slurm: FakeSlurm, submit: Submit, sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit("run.max_iterations=3", "slurm.max_parallel=2", sweep=["seed=1..5"], snapshot=True)
+    first = json.loads((sweep / "sweep.json").read_text())["members"]
+    for index, cause, done in ((0, "completed", 3), (1, "preempted", 1), (4, "crashed", 2)):
+        end(members(sweep)[index], cause, done)
+    slurm.command("scontrol", ONLY_11_3_RUNS)
+    slurm.command("sbatch", COUNTED.replace("echo 11", "echo 20") + 'cp "$1" "$RECORDS/script.sh"')
+    capsys.readouterr()
+    resume(sweep, ["algorithm.learning_rate=2e-4"])
+    said = capsys.readouterr().out
+    assert "going on with 3 of 5 runs: tiny-001 (preempted), tiny-002 (never started), tiny-004 (crashed)\n" in said
+    assert "complete: tiny-000 (completed)\nrunning or waiting: tiny-003 (Slurm job 11_3)\n" in said
+    assert arrays(slurm) == ["--array=0-2%2"]
+    assert [owner(run) for run in members(sweep)] == ["11_0", "20_0", "20_1", "11_3", "20_2"]
+    recorded = json.loads((sweep / "sweep.json").read_text())["members"]
+    assert [member["job_id"] for member in recorded] == ["11_0", "20_0", "20_1", "11_3", "20_2"]
+    assert [member["values"] for member in recorded] == [member["values"] for member in first]
+    assert read_manifest(members(sweep)[4])["sweep"] == {"name": "tiny", "index": 4, "of": 5, "values": {"seed": 5}}
+    rates = [load_config(run.config).algorithm.learning_rate for run in members(sweep)]
+    assert [rate == 2e-4 for rate in rates] == [False, True, True, False, True]
+    assert f"export PYTHONPATH={sweep / 'code'}" in slurm.script()
+    with (sweep / "submitit" / "20_1_submitted.pkl").open("rb") as file:
+        assert pickle.load(file).function.run_folder == str(members(sweep)[2].path)
+    with pytest.raises(ConfigError, match=r"tiny-003 \(Slurm job 11_3\) may still load the code"):
+        resume(sweep, [], new_code=True)
+
+
+def test_a_member_with_other_nodes_gets_a_job_of_its_own(slurm: FakeSlurm, submit: Submit, sweep: Path) -> None:
+    submit(sweep=["seed=1..3"])
+    slurm.command("scontrol", "echo JobId=11 JobState=CANCELLED")
+    resume(members(sweep)[1].path, [], num_nodes=1)
+    slurm.command("sbatch", COUNTED.replace("echo 11", "echo 20"))
+    resume(sweep, [])
+    assert [owner(run) for run in members(sweep)] == ["20_0", "21", "20_1"]
+
+
+def test_a_sweep_with_nothing_to_resume_says_why(slurm: FakeSlurm, submit: Submit, sweep: Path) -> None:
+    submit("run.max_iterations=3", sweep=["seed=1..2"])
+    with pytest.raises(ConfigError, match=r"nothing to resume: 2 running or waiting: tiny-000 \(Slurm job 11_0\), "):
         resume(sweep, [])
+    end(members(sweep)[0], "completed", 3)
+    slurm.command("scontrol", '[ "$4" = 11_0 ] && echo JobState=COMPLETED || echo JobState=RUNNING')
+    with pytest.raises(ConfigError, match=r"nothing to resume: 1 complete, 1 running or waiting: tiny-001 "):
+        resume(sweep, [])
+    end(members(sweep)[1], "completed", 3)
+    slurm.command("scontrol", "echo JobState=COMPLETED")
+    with pytest.raises(ConfigError, match=r"all 2 runs are complete; for more: hpclab resume .* run.max_iterations=N"):
+        resume(sweep, [])
+    resume(sweep, ["run.max_iterations=4"])
+    assert [load_config(run.config).run.max_iterations for run in members(sweep)] == [4, 4]
+    assert [one.cause for one in jobs.read(members(sweep)[0])] == ["completed"]
 
 
 def test_the_same_sweep_goes_on_and_another_is_refused(slurm: FakeSlurm, submit: Submit, sweep: Path) -> None:
