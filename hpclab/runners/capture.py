@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 import torch
+from torch.profiler import record_function
 
 _LOGGER = logging.getLogger(__name__)
 _WARM_UP_CALLS = 2
@@ -51,15 +52,15 @@ class Captured(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do the work and return its result."""
-        if self._graph is not None:
-            self._graph.replay()
-            return self._result
-        if not self._enabled or self._calls < _WARM_UP_CALLS:
+        """Do the work and return its result; a profiler sees it under its name."""
+        if self._graph is None and self._enabled and self._calls >= _WARM_UP_CALLS:
+            self._capture()
+        with record_function(self._name):
+            if self._graph is not None:
+                self._graph.replay()
+                return self._result
             self._calls += 1
             return self._function()
-        self._capture()
-        return self()
 
     def release(self) -> None:
         """Free the graph, and with it the collectives that it holds; later calls run plainly."""
