@@ -16,7 +16,6 @@ from hpclab.distributed.moments import Moments
 from hpclab.distributed.sync import sample_weights
 from hpclab.envs.vec_env import Observations, Step
 from hpclab.errors import CheckpointError
-from hpclab.models import distributions
 from hpclab.models.actor_critic import Actor, Critic
 from hpclab.models.normalizers import RunningNormalizer
 from hpclab.storage.rollout import MiniBatch, Permutation, RolloutStorage, random_permutation
@@ -80,7 +79,7 @@ class PPO:
     @property
     def mean_std(self) -> Tensor:
         """Standard deviation of the rollout's policy, averaged over its actions; 0-dimensional [action units]."""
-        return self.storage.stds.mean()
+        return self.actor.distribution.std(self.storage.distribution).mean()
 
     def broadcast_parameters(self) -> None:
         """Give every rank rank 0's parameters and buffers. Collective."""
@@ -96,11 +95,12 @@ class PPO:
         storage, t = self.storage, self.storage.step
         distribution = self.actor(observations["actor"])
         if actions is None:
-            actions = distributions.sample(distribution)
+            actions = self.actor.distribution.sample(distribution)
         for group, buffer in storage.observations.items():
             buffer[t] = observations[group]
         storage.actions[t] = actions
-        storage.means[t], storage.stds[t] = distribution
+        for buffer, parameter in zip(storage.distribution, distribution, strict=True):
+            buffer[t] = parameter
         if self.sync.normalizer == "local":
             storage.values[t] = self.critic(observations["critic"])
         return actions
@@ -108,8 +108,7 @@ class PPO:
     @torch.inference_mode()
     def act_inference(self, observations: Observations) -> Tensor:
         """Return the (N, A) mean actions of the policy."""
-        mean: Tensor = self.actor(observations["actor"]).mean
-        return mean
+        return self.actor.distribution.mean(self.actor(observations["actor"]))
 
     @torch.inference_mode()
     def process_step(self, step: Step) -> None:
@@ -133,9 +132,7 @@ class PPO:
         storage, config = self.storage, self.config
         assert storage.step == storage.num_steps, "a rollout must be complete before it is finished"
         # What need not be known during the rollout is computed for all its steps at once, which is faster.
-        storage.log_probs.copy_(
-            distributions.log_prob(distributions.Normal(storage.means, storage.stds), storage.actions)
-        )
+        storage.log_probs.copy_(self.actor.distribution.log_prob(storage.distribution, storage.actions))
         if self.sync.normalizer == "global":
             # Merged moments stand still during a rollout.
             storage.values.copy_(self.critic(storage.observations["critic"]))
@@ -194,25 +191,25 @@ class PPO:
 
     def _step(self, batch: MiniBatch) -> Tensor:
         """Take one gradient step and return the numbers named by `_LOSSES`."""
-        config = self.config
+        config, policy = self.config, self.actor.distribution
         advantages = batch.advantages
         if self.sync.advantage == "mini_batch":
             advantages = advantage.normalize(advantages)
         distribution = self.actor.head(batch.actor_observations)
         values = self.critic.head(batch.critic_observations)
         surrogate = losses.surrogate_loss(
-            distributions.log_prob(distribution, batch.actions),
+            policy.log_prob(distribution, batch.actions),
             batch.log_probs,
             advantages,
             clip_param=config.clip_param,
         )
         value_clip = config.clip_param if config.use_clipped_value_loss else None
         value = losses.value_loss(values, batch.values, batch.returns, clip_param=value_clip)
-        entropy = distributions.entropy(distribution).mean()
+        entropy = policy.entropy(distribution).mean()
         self.gradients.zero()
         (surrogate + config.value_loss_coef * value - config.entropy_coef * entropy).backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
-            kl = distributions.kl_divergence(batch.distribution, distribution).mean()
+            kl = policy.kl_divergence(batch.distribution, distribution).mean()
             norms = self._reduce_and_clip(kl)
             self.optimizer.step()
             return torch.stack([value, surrogate, entropy, kl, *norms])

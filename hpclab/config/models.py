@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
-from hpclab.config.section import Count, Positive, Section
+from hpclab.config.section import Count, Positive, Section, inconsistent
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
 
 Activation = Literal["elu", "relu", "selu", "silu", "tanh", "leaky_relu", "sigmoid", "identity"]
+Sizes = Annotated[tuple[Count, ...], BeforeValidator(_as_tuple)]
+Range = Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
 
 
 class ModelSection(Section):
     """A multi-layer perceptron. Source of the defaults: mjlab 1.6.0, G1."""
 
-    hidden_dims: tuple[Count, ...] = (512, 256, 128)
+    hidden_dims: Sizes = (512, 256, 128)
     """Width of each hidden layer [units]."""
     activation: Activation = "elu"
     """Activation between layers."""
     obs_normalization: bool = True
     """Normalise observations by running moments."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _sequence(cls, values: Any) -> Any:
-        if isinstance(values, dict) and isinstance(values.get("hidden_dims"), list):
-            return values | {"hidden_dims": tuple(values["hidden_dims"])}
-        return values
-
 
 class ActorSection(ModelSection):
-    """The policy: a multi-layer perceptron and a Gaussian with one trainable deviation per action."""
+    """The policy: a multi-layer perceptron and a distribution of actions."""
 
+    distribution: Literal["gaussian", "state_dependent_gaussian", "beta"] = "gaussian"
+    """gaussian: one trainable deviation per action. state_dependent_gaussian: the network gives the deviations as well.
+    beta: within `action_range`."""
     init_std: Positive = 1.0
-    """Standard deviation at the start [action units]."""
+    """Standard deviation of a Gaussian at the start [action units]."""
     std_type: Literal["scalar", "log"] = "scalar"
-    """Whether the parameter is the deviation itself or its logarithm."""
+    """Whether the parameter or output is the deviation of a Gaussian itself, or its logarithm."""
+    action_range: Range = (-1.0, 1.0)
+    """Lowest and highest action of a Beta distribution [action units]."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.action_range[0] >= self.action_range[1]:
+            raise inconsistent("actor.action_range", f"{list(self.action_range)} is empty; give the lower limit first")
+        return self
 
 
 class CriticSection(ModelSection):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import Tensor, nn
 
 from hpclab.config.models import ActorSection, CriticSection
-from hpclab.models.distributions import Gaussian, Normal
+from hpclab.models.beta import Beta
+from hpclab.models.distribution import Distribution, Parameters
+from hpclab.models.gaussian import Gaussian, StateDependentGaussian
 from hpclab.models.mlp import mlp
 from hpclab.models.normalizers import RunningNormalizer
 
@@ -16,17 +20,18 @@ class Actor(nn.Module):
     def __init__(self, config: ActorSection, num_observations: int, num_actions: int) -> None:
         super().__init__()
         self.normalizer = _normalizer(config.obs_normalization, num_observations)
-        self.mlp = mlp(num_observations, config.hidden_dims, num_actions, config.activation)
-        self.distribution = Gaussian(num_actions, config.init_std, config.std_type)
+        distribution = _distribution(config, num_actions)
+        self.mlp = mlp(num_observations, config.hidden_dims, distribution.num_outputs, config.activation)
+        self.distribution = distribution
+        distribution.start(cast(nn.Linear, self.mlp[-1]))
 
-    def forward(self, observations: Tensor) -> Normal:
+    def forward(self, observations: Tensor) -> Parameters:
         """Return the action distribution for raw observations."""
         return self.head(self.normalizer(observations))
 
-    def head(self, normalized: Tensor) -> Normal:
+    def head(self, normalized: Tensor) -> Parameters:
         """Return the action distribution for observations that are normalised already."""
-        distribution: Normal = self.distribution(self.mlp(normalized))
-        return distribution
+        return self.distribution(self.mlp(normalized))
 
 
 class Critic(nn.Module):
@@ -45,6 +50,13 @@ class Critic(nn.Module):
         """Return the values of observations that are normalised already."""
         values: Tensor = self.mlp(normalized)
         return values.squeeze(-1)
+
+
+def _distribution(config: ActorSection, num_actions: int) -> Distribution:
+    if config.distribution == "beta":
+        return Beta(num_actions, *config.action_range)
+    kind = Gaussian if config.distribution == "gaussian" else StateDependentGaussian
+    return kind(num_actions, config.init_std, config.std_type)
 
 
 def _normalizer(enabled: bool, num_observations: int) -> nn.Module:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hpclab.models.distributions import Normal
+from hpclab.models.distribution import Parameters
 
 Permutation = Callable[[int, torch.device], Tensor]
 """Called once per iteration with the number of samples N * T: the order in which they are dealt to mini-batches.
@@ -33,7 +33,7 @@ class MiniBatch(NamedTuple):
     """(B, A)"""
     log_probs: Tensor
     """(B,) of the actions, under the policy that drew them."""
-    distribution: Normal
+    distribution: Parameters
     """(B, A) each: the policy that drew the actions."""
     values: Tensor
     """(B,)"""
@@ -61,8 +61,7 @@ class RolloutStorage:
         self.observations = {group: buffer(dim) for group, dim in observation_dims.items()}
         self.actions = buffer(num_actions)
         self.log_probs = buffer()
-        self.means = buffer(num_actions)
-        self.stds = buffer(num_actions)
+        self.distribution: Parameters = (buffer(num_actions), buffer(num_actions))
         self.values = buffer()
         self.rewards = buffer()
         self.dones = buffer(dtype=torch.bool)
@@ -90,13 +89,13 @@ class RolloutStorage:
         def deal(values: Tensor) -> tuple[Tensor, ...]:
             return torch.split(values.flatten(0, 1).index_select(0, order), size)
 
-        distributions = map(Normal, deal(self.means), deal(self.stds))
+        first, second = self.distribution
         columns = (
             deal(actor_observations),
             deal(critic_observations),
             deal(self.actions),
             deal(self.log_probs),
-            distributions,
+            zip(deal(first), deal(second), strict=True),
             deal(self.values),
             deal(self.returns),
             deal(self.advantages),

@@ -1,4 +1,4 @@
-"""The Gaussian policy against torch.distributions and against numbers worked by hand."""
+"""Every family of policies against torch.distributions."""
 
 from __future__ import annotations
 
@@ -6,63 +6,96 @@ import math
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from hpclab.models.distributions import Gaussian, Normal, entropy, kl_divergence, log_prob, sample
+from hpclab.config.models import ActorSection
+from hpclab.models.actor_critic import Actor
+from hpclab.models.beta import Beta
+from hpclab.models.distribution import Distribution, Parameters, rows
+from hpclab.models.gaussian import Gaussian, StateDependentGaussian
 
-
-def pair() -> tuple[Normal, Normal, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-
-    def draw() -> torch.Tensor:
-        return torch.randn(6, 3, generator=generator, dtype=torch.float64)
-
-    return Normal(draw(), draw().exp()), Normal(draw(), draw().exp()), draw()
-
-
-def test_log_prob_entropy_and_kl_equal_torchs():
-    old, new, actions = pair()
-    reference, other = torch.distributions.Normal(*old), torch.distributions.Normal(*new)
-    torch.testing.assert_close(log_prob(old, actions), reference.log_prob(actions).sum(-1))
-    torch.testing.assert_close(entropy(old), reference.entropy().sum(-1))
-    torch.testing.assert_close(kl_divergence(old, new), torch.distributions.kl_divergence(reference, other).sum(-1))
+A = 3
+FAMILIES = {
+    "gaussian": Gaussian(A, 0.8, "scalar").double(),
+    "state_dependent_gaussian": StateDependentGaussian(A, 0.8, "log").double(),
+    "beta": Beta(A, -2.0, 3.0).double(),
+}
+EVERY = pytest.mark.parametrize("policy", FAMILIES.values(), ids=FAMILIES)
 
 
-def test_by_hand():
-    unit, wide = Normal(torch.zeros(1), torch.ones(1)), Normal(torch.ones(1), torch.full((1,), 2.0))
-    assert float(log_prob(unit, torch.zeros(1))) == pytest.approx(-0.5 * math.log(2 * math.pi))
-    assert float(log_prob(wide, torch.tensor([3.0]))) == pytest.approx(-0.5 * math.log(2 * math.pi) - math.log(2) - 0.5)
-    assert float(entropy(wide)) == pytest.approx(0.5 * math.log(2 * math.pi * math.e) + math.log(2))
-    assert float(kl_divergence(unit, wide)) == pytest.approx(math.log(2) + (1 + 1) / 8 - 0.5)
-    assert float(kl_divergence(wide, wide)) == 0.0
+def draw(policy: Distribution, *shape: int, seed: int = 0) -> Parameters:
+    generator = torch.Generator().manual_seed(seed)
+    return policy(torch.randn(*shape, policy.num_outputs, generator=generator, dtype=torch.float64))
 
 
-def test_deviations_of_the_policy_broadcast_over_samples():
-    old, _, actions = pair()
-    shared = Normal(old.mean, old.std[0])
-    expanded = Normal(old.mean, old.std[0].expand_as(old.mean))
-    torch.testing.assert_close(log_prob(shared, actions), log_prob(expanded, actions))
-    torch.testing.assert_close(entropy(shared).expand(6), entropy(expanded))
+def reference(policy: Distribution, parameters: Parameters) -> torch.distributions.Distribution:
+    if not isinstance(policy, Beta):
+        return torch.distributions.Normal(*parameters)
+    scale = torch.distributions.AffineTransform(policy.low, policy.width)
+    return torch.distributions.TransformedDistribution(torch.distributions.Beta(*parameters), [scale])
+
+
+@EVERY
+def test_log_prob_entropy_and_kl_equal_torchs(policy: Distribution) -> None:
+    old, new = draw(policy, 6, seed=1), draw(policy, 6, seed=2)
+    actions = torch.linspace(-1.9, 2.9, 6 * A, dtype=torch.float64).view(6, A)
+    expected = reference(policy, old).log_prob(actions).sum(-1)
+    torch.testing.assert_close(policy.log_prob(old, actions), expected)
+    kind = torch.distributions.Beta if isinstance(policy, Beta) else torch.distributions.Normal
+    torch.testing.assert_close(policy.entropy(old).expand(6), kind(*old).entropy().expand(6, A).sum(-1))
+    kl = torch.distributions.kl_divergence(kind(*old), kind(*new)).sum(-1)
+    torch.testing.assert_close(policy.kl_divergence(old, new), kl)
+
+
+@EVERY
+def test_samples_have_the_mean_and_deviation_that_are_promised(policy: Distribution) -> None:
+    torch.manual_seed(0)
+    first, second = (parameter.expand(1, A) for parameter in draw(policy, 1))
+    parameters = (first.expand(50_000, A), second.expand(50_000, A))
+    drawn = policy.sample(parameters)
+    torch.testing.assert_close(drawn.mean(0), policy.mean(parameters)[0], atol=0.02, rtol=0)
+    torch.testing.assert_close(drawn.std(0), policy.std(parameters)[0], atol=0.02, rtol=0)
+
+
+@EVERY
+def test_gradients_are_right(policy: Distribution) -> None:
+    actions = torch.linspace(-1.5, 2.5, 2 * A, dtype=torch.float64).view(2, A)
+
+    def log_prob_and_entropy(output: Tensor) -> tuple[Tensor, Tensor]:
+        parameters = policy(output)
+        return policy.log_prob(parameters, actions), policy.entropy(parameters).sum() + output.sum()
+
+    output = torch.linspace(-1.0, 1.0, 2 * policy.num_outputs, dtype=torch.float64).view(2, -1)
+    assert torch.autograd.gradcheck(log_prob_and_entropy, (output.requires_grad_(),))
+
+
+def test_the_ends_of_the_range_have_a_density() -> None:
+    policy = FAMILIES["beta"]
+    density = policy.log_prob(draw(policy, 2), torch.tensor([[-2.0] * A, [3.0] * A], dtype=torch.float64))
+    assert bool(torch.isfinite(density).all())
 
 
 @pytest.mark.parametrize("std_type", ["scalar", "log"])
-def test_both_parametrisations_start_at_init_std_and_learn(std_type):
-    policy = Gaussian(3, 0.8, std_type)
-    distribution = policy(torch.zeros(5, 3))
-    torch.testing.assert_close(distribution.std, torch.full((3,), 0.8))
-    entropy(distribution).sum().backward()
-    expected = 1 / 0.8 if std_type == "scalar" else 1.0  # d log(std) by std, and by its logarithm
-    torch.testing.assert_close(policy.std_param.grad, torch.full((3,), expected))
+def test_a_state_dependent_deviation_begins_as_configured_for_every_observation(std_type: str) -> None:
+    actor = Actor(
+        ActorSection(hidden_dims=(8,), distribution="state_dependent_gaussian", init_std=0.3, std_type=std_type), 4, A
+    )
+    mean, std = actor(torch.randn(5, 4))
+    torch.testing.assert_close(std, torch.full((5, A), 0.3))
+    assert bool((mean.std(0) > 0.0).all())
+    actor.distribution.log_prob((mean, std), torch.ones(5, A)).sum().backward()
+    assert isinstance(actor.mlp[-1], nn.Linear)
+    assert float(actor.mlp[-1].weight.grad[A:].abs().min()) > 0.0, "and then learns to depend on it"
 
 
-def test_a_negative_scalar_deviation_still_has_a_density():
-    policy = Gaussian(2, 1.0, "scalar")
-    with torch.no_grad():
-        policy.std_param.fill_(-0.1)
-    assert bool(torch.isfinite(log_prob(policy(torch.zeros(2)), torch.zeros(2))))
+def test_a_beta_policy_begins_with_the_same_beta_everywhere() -> None:
+    actor = Actor(ActorSection(hidden_dims=(8,), distribution="beta", action_range=(-2.0, 2.0)), 4, A)
+    alpha, beta = actor(torch.randn(5, 4))
+    torch.testing.assert_close(beta, torch.full((5, A), 1.0 + math.log(2.0)))
+    assert bool((alpha > 1.0).all())
 
 
-def test_samples_have_the_moments_of_the_distribution():
-    torch.manual_seed(0)
-    drawn = sample(Normal(torch.tensor([1.0, -2.0]).expand(100_000, 2), torch.tensor([0.5, 3.0])))
-    torch.testing.assert_close(drawn.mean(0), torch.tensor([1.0, -2.0]), atol=0.05, rtol=0)
-    torch.testing.assert_close(drawn.std(0), torch.tensor([0.5, 3.0]), atol=0.05, rtol=0)
+def test_rows_of_a_mini_batch_keep_what_all_share() -> None:
+    first, second = rows(draw(FAMILIES["gaussian"], 6), 2)
+    assert (first.shape, second.shape) == ((2, A), (A,))
+    assert all(parameter.shape == (2, A) for parameter in rows(draw(FAMILIES["beta"], 6), 2))

@@ -16,7 +16,7 @@ def filled() -> RolloutStorage:
     place = 10.0 * torch.arange(T).unsqueeze(1) + torch.arange(N)
     for name in ("log_probs", "values", "rewards", "returns", "advantages"):
         getattr(storage, name).copy_(place)
-    for buffer in (storage.actions, storage.means, storage.stds, *storage.observations.values()):
+    for buffer in (storage.actions, *storage.distribution, *storage.observations.values()):
         buffer.copy_(place.unsqueeze(-1) + 0.25 * torch.arange(buffer.shape[-1]))
     return storage
 

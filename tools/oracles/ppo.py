@@ -1,16 +1,7 @@
-"""Replays recorded PPO iterations (Gaussian policy, perceptrons) through the engine, one process per recorded rank."""
+"""Replays recorded PPO iterations through the engine, one process per recorded rank."""
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
-import socket
-import tempfile
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +13,15 @@ from hpclab.algorithms.ppo import PPO
 from hpclab.config.algorithms import PPOSection
 from hpclab.config.models import ActorSection, CriticSection
 from hpclab.config.schema import EnvSection, RunConfig, SyncSection
-from hpclab.distributed.collectives import Collectives, process_group
+from hpclab.distributed.collectives import Collectives
 from hpclab.envs.vec_env import Step
+from tools.oracles.ranks import Arrays, load, replay
 from tools.oracles.report import Error, UnsupportedFormatError, relative_error, worst_by_key
 
 TOLERANCE = 1e-4
-TIMEOUT_S = 120.0
-
-Arrays = dict[str, np.ndarray]
 
 _BUFFERS = {"_mean": "mean", "_var": "var", "_std": "std", "count": "count"}
+_DISTRIBUTIONS = {"gaussian": "gaussian", "heteroscedastic_gaussian": "state_dependent_gaussian", "beta": "beta"}
 
 
 def check(path: Path) -> dict[str, Error]:
@@ -40,26 +30,19 @@ def check(path: Path) -> dict[str, Error]:
     Raises:
         UnsupportedFormatError: the recording uses a part of PPO that this version does not have.
     """
-    with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files}
-    meta = json.loads(str(arrays["rank0/meta"]))
-    _require_supported(meta, arrays)
-    world_size = int(meta["world"])
-    errors = _replay(meta, arrays, Collectives()) if world_size == 1 else _replay_on_ranks(path, world_size)
-    return worst_by_key(errors)
+    _require_supported(*load(path))
+    return worst_by_key(replay(path, _replay))
 
 
 def _require_supported(meta: dict[str, Any], arrays: Arrays) -> None:
-    distribution = meta.get("distribution", "gaussian")
-    if isinstance(distribution, dict):
-        distribution = distribution["name"]
+    distribution = _distribution(meta)["name"]
     found = [
         name
         for name, present in {
             "RND": meta.get("rnd") is not None,
             "symmetry": any(key.endswith("_sign") for key in arrays) or meta.get("symmetry") is not None,
             "recurrent networks": any("/rnn." in key or "/hidden/" in key for key in arrays),
-            f"a {distribution} policy": distribution != "gaussian",
+            f"a {distribution} policy": distribution not in _DISTRIBUTIONS,
             f"the {meta.get('optimizer')} optimiser": meta.get("optimizer", "adam") != "adam",
         }.items()
         if present
@@ -68,19 +51,22 @@ def _require_supported(meta: dict[str, Any], arrays: Arrays) -> None:
         raise UnsupportedFormatError(f"recordings with {found[0]} are not replayed by this version")
 
 
+def _distribution(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy's settings, which older recordings have at the top level."""
+    found = meta.get("distribution", "gaussian")
+    return found if isinstance(found, dict) else {"name": found} | {k: meta[k] for k in ("init_std", "std_type")}
+
+
 def _config(meta: dict[str, Any]) -> RunConfig:
     hidden_dims = tuple(meta["hidden_dims"])
     shared = {name: meta[name] for name in PPOSection.model_fields if name in meta}
+    policy = _distribution(meta)
+    policy["distribution"] = _DISTRIBUTIONS[policy.pop("name")]
     return RunConfig(
         task="recording",
         env=EnvSection(num_envs=meta["N"]),
         algorithm=PPOSection(num_steps_per_env=meta["T"], **shared),
-        actor=ActorSection(
-            hidden_dims=hidden_dims,
-            activation=meta["activation"],
-            init_std=meta["init_std"],
-            std_type=meta["std_type"],
-        ),
+        actor=ActorSection(hidden_dims=hidden_dims, activation=meta["activation"], **policy),
         critic=CriticSection(hidden_dims=hidden_dims, activation=meta["activation"]),
         sync=SyncSection(preset="mjlab"),
     )
@@ -137,7 +123,8 @@ def _replay(meta: dict[str, Any], arrays: Arrays, collectives: Collectives) -> l
         ]
 
     ours = state()
-    for name, value in _models(arrays, f"{root}/init_before_broadcast").items():
+    start = "init_before_broadcast" if f"{root}/init_before_broadcast/actor/mlp.0.weight" in arrays else "init"
+    for name, value in _models(arrays, f"{root}/{start}").items():
         ours[name].copy_(torch.from_numpy(value))
     ppo.broadcast_parameters()
     errors = compare_models(f"{root}/init", "init/")
@@ -157,8 +144,8 @@ def _replay(meta: dict[str, Any], arrays: Arrays, collectives: Collectives) -> l
         stored = {
             "values": rollout.values,
             "actions_log_prob": rollout.log_probs,
-            "dist0": rollout.means,
-            "dist1": rollout.stds,
+            "dist0": rollout.distribution[0],
+            "dist1": rollout.distribution[1],
             "rewards": rollout.rewards,
             "dones": rollout.dones,
             "returns": rollout.returns,
@@ -173,76 +160,19 @@ def _replay(meta: dict[str, Any], arrays: Arrays, collectives: Collectives) -> l
         for name, expected in zip(names, arrays[f"{at}/losses"], strict=True):
             errors.append(relative_error(name, float(losses[name]), expected, TOLERANCE))
         errors.append(relative_error("learning_rate", float(losses["learning_rate"]), arrays[f"{at}/lr"], TOLERANCE))
+        for name, expected in _means_over_updates(arrays, f"{at}/updates").items():
+            errors.append(relative_error(name, float(losses[name]), expected, TOLERANCE))
         errors += compare_models(at, "")
+        if f"{root}/collectives_per_iteration" not in arrays:
+            continue
         counts = [collectives.counts[name] - before.get(name, 0) for name in ("all_reduce", "broadcast")]
         errors.append(relative_error("collectives", counts, arrays[f"{root}/collectives_per_iteration"], 0.0))
     return errors
 
 
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    rank: int
-    world_size: int
-    master_addr: str
-    master_port: int
-
-
-def _replay_rank(context: _Rank, path: Path, results: Path) -> None:
-    """Replay one rank in its own process and leave its errors, or a traceback, in `results`."""
-    try:
-        torch.set_num_threads(1)
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-        meta = json.loads(str(arrays["rank0/meta"]))
-        with process_group(context, device=torch.device("cpu"), timeout_s=TIMEOUT_S) as collectives:
-            errors = _replay(meta, arrays, collectives)
-        answer: dict[str, Any] = {"errors": [[e.key, e.worst, e.p95, e.tolerance, bool(e.ok)] for e in errors]}
-    except Exception:
-        answer = {"traceback": traceback.format_exc()}
-    (results / f"{context.rank}.json").write_text(json.dumps(answer))
-
-
-def _replay_on_ranks(path: Path, world_size: int) -> list[Error]:
-    spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder, _environment(OMP_NUM_THREADS="1"):
-        results, port = Path(folder), _free_port()
-        contexts = [_Rank(rank, world_size, "127.0.0.1", port) for rank in range(world_size)]
-        ranks = [spawn.Process(target=_replay_rank, args=(context, path, results), daemon=True) for context in contexts]
-        try:
-            for process in ranks:
-                process.start()
-            for process in ranks:
-                process.join(TIMEOUT_S)
-        finally:
-            for process in ranks:
-                process.kill()
-                process.join()
-        errors: list[Error] = []
-        for rank in range(world_size):
-            file = results / f"{rank}.json"
-            answer = json.loads(file.read_text()) if file.exists() else {"traceback": "it ended without an answer"}
-            if "traceback" in answer:
-                raise RuntimeError(f"rank {rank} failed: {answer['traceback']}")
-            errors += [Error(*row) for row in answer["errors"]]
-    return errors
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """Set environment variables for the processes started inside."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _means_over_updates(arrays: Arrays, prefix: str) -> dict[str, float]:
+    """Return what was recorded of every mini-batch as the losses report it: its mean, by our name."""
+    if f"{prefix}/kl" not in arrays:
+        return {}
+    actor, critic = arrays[f"{prefix}/grad_norm"].mean(axis=0)
+    return {"kl": float(arrays[f"{prefix}/kl"].mean()), "actor_grad_norm": actor, "critic_grad_norm": critic}
