@@ -47,6 +47,8 @@ class Manifest:
     world_size: int
     num_envs: tuple[int, ...]
     """Environments of each rank."""
+    num_shards: int
+    """Ranks whose own state is in it, from 0 up: all, rank 0 alone, or none where the training state was imported."""
     config_sha256: str
     """Of the run's config.yaml when it was written."""
     versions: dict[str, str]
@@ -70,6 +72,7 @@ class Manifest:
         try:
             fields: dict[str, Any] = json.loads(text)
             files = {name: FileEntry(**entry) for name, entry in fields.pop("files").items()}
+            fields.setdefault("num_shards", fields["world_size"])  # one that does not say holds all
             return cls(files=files, num_envs=tuple(fields.pop("num_envs")), **fields)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a manifest: {error}") from error
@@ -124,7 +127,7 @@ def verify(folder: Path) -> Manifest:
 
 def damages(folder: Path, manifest: Manifest) -> Iterator[str]:
     """Read every file of a checkpoint and yield what is wrong, one line a file."""
-    expected = {SHARED_FILE, *(rank_file(rank) for rank in range(manifest.world_size))}
+    expected = {SHARED_FILE, *(rank_file(rank) for rank in range(manifest.num_shards))}
     if missing := expected - manifest.files.keys():
         yield f"{MANIFEST_FILE} does not list {', '.join(sorted(missing))}"
     for name, entry in manifest.files.items():

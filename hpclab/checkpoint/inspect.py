@@ -116,10 +116,13 @@ def _contents(folder: Path) -> list[str]:
 
 
 def _ranks(manifest: Manifest) -> str:
+    if manifest.world_size == 0:
+        return "the training state alone, imported"
     counts = sorted(set(manifest.num_envs))
     each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     ranks = "1 rank" if manifest.world_size == 1 else f"{manifest.world_size} ranks"
-    return f"{ranks} with {each} environments"
+    kept = "" if manifest.num_shards == manifest.world_size else "; of the ranks' own state it has rank 0's alone"
+    return f"{ranks} with {each} environments{kept}"
 
 
 def _shape(shape: list[int]) -> str:

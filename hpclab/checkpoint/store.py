@@ -33,7 +33,9 @@ class Checkpoint:
     iteration: int
     shared: State
     shard: State | None
-    """This rank's own; None when the run had fewer ranks."""
+    """This rank's own; None when the run had fewer ranks, or kept only rank 0's."""
+    world_size: int
+    """Ranks that saved it; 0 where the training state was imported."""
     exact: bool
     """Every rank of the run finds its shard and none is left over: what follows equals a run without interruption."""
     dealing: Dealing
@@ -90,7 +92,7 @@ class CheckpointStore:
         iteration: int,
         *,
         shared: State | None,
-        shard: State,
+        shard: State | None,
         num_envs: int,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
@@ -107,7 +109,7 @@ class CheckpointStore:
         iteration: int,
         *,
         shared: State | None,
-        shard: State,
+        shard: State | None,
         num_envs: int,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
@@ -116,7 +118,7 @@ class CheckpointStore:
         Args:
             iteration: iterations done.
             shared: training state, from rank 0; other ranks give None.
-            shard: what this rank alone has.
+            shard: what this rank alone has; None where that is not kept, which rank 0's always is.
             num_envs: environments of this rank.
             metrics: what the last iteration reported, on rank 0.
 
@@ -198,6 +200,7 @@ class CheckpointStore:
                 save.iteration,
                 len(parts),
                 tuple(count for _, count, _ in parts),
+                len(files.keys() - {disk.SHARED_FILE}),
                 self._config_sha256,
                 _versions(),
                 save.shapes,
@@ -236,17 +239,18 @@ class CheckpointStore:
         name, manifest = found
         counts = tuple(self._collectives.gather_objects(num_envs))
         rank = self._collectives.rank
-        dealing = Dealing(manifest.num_envs, counts)
+        dealing = Dealing(manifest.num_envs[: manifest.num_shards], counts)
         self._saved = manifest.iteration
         pieces = dealing.pieces(rank)
-        needed = {piece.source for piece in pieces} | ({rank} if rank < manifest.world_size else set())
+        needed = {piece.source for piece in pieces} | ({rank} if rank < manifest.num_shards else set())
         shards = {source: self._read(name, disk.rank_file(source), manifest) for source in sorted(needed)}
         return Checkpoint(
             name,
             manifest.iteration,
             shared=self._read(name, disk.SHARED_FILE, manifest),
             shard=shards.get(rank),
-            exact=counts == manifest.num_envs,
+            world_size=manifest.world_size,
+            exact=counts == manifest.num_envs == dealing.saved,
             dealing=dealing,
             pieces=[(piece, shards[piece.source]) for piece in pieces],
         )

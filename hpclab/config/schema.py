@@ -84,8 +84,12 @@ class SyncSection(Section):
     """Advantages normalised over a rank's rollout, over all ranks' rollouts, or over each rank's mini-batch."""
     learning_rate: Literal["broadcast", "replicated"] | None = None
     """Adaptive KL: rank 0 decides and broadcasts, or every rank decides the same from the reduced KL."""
+    curriculum: Literal["local", "rank0", "global"] | None = None
+    """Curricula decide once per iteration from each rank's own statistics, from rank 0's, or from all ranks'."""
     metrics: Literal["rank0", "global"] | None = None
     """Logged metrics: rank 0's own, or reduced over all ranks."""
+    checkpoint: Literal["rank0", "sharded"] | None = None
+    """rank0: rank 0's state; a resume starts the other ranks' environments anew. sharded: every rank's, bit for bit."""
 
     def resolved(self) -> SyncSection:
         """Return a copy with every key set: the preset's value where none was given."""
@@ -94,8 +98,22 @@ class SyncSection(Section):
 
 
 SYNC_PRESETS: dict[str, dict[str, Any]] = {
-    "mjlab": {"normalizer": "local", "advantage": "local", "learning_rate": "broadcast", "metrics": "rank0"},
-    "global": {"normalizer": "global", "advantage": "global", "learning_rate": "replicated", "metrics": "global"},
+    "mjlab": {
+        "normalizer": "local",
+        "advantage": "local",
+        "learning_rate": "broadcast",
+        "curriculum": "local",
+        "metrics": "rank0",
+        "checkpoint": "rank0",
+    },
+    "global": {
+        "normalizer": "global",
+        "advantage": "global",
+        "learning_rate": "replicated",
+        "curriculum": "global",
+        "metrics": "global",
+        "checkpoint": "sharded",
+    },
 }
 
 
@@ -110,6 +128,9 @@ class LaunchSection(Section):
     """CPU workers of each node, in place of GPU workers."""
     process_group_timeout_s: Positive = 600.0
     """A collective that takes longer than this fails the run [s]."""
+
+
+Agents = Literal["tasks", "ssh", "local"]
 
 
 class RequeueSection(Section):
@@ -158,6 +179,9 @@ class SlurmSection(Section):
     """How long before the walltime Slurm sends the notice to save [s]."""
     requeue: RequeueSection = RequeueSection()
     """How often a run comes back by itself."""
+    agents: Agents = "tasks"
+    """How a job gets to its nodes. tasks: srun starts one task on each. ssh: the first node reaches the others over ssh,
+    without srun. local: one node, neither."""
     mail_user: str | None = None
     """Address for mail about the job."""
     mail_type: str | None = None

@@ -68,7 +68,16 @@ _MEANINGS = {
         "broadcast": "rank 0 decides from the mean KL of all ranks and broadcasts, each mini-batch",
         "replicated": "every rank decides from the mean KL of all ranks, which travels with the gradients",
     },
+    "curriculum": {
+        "local": "each rank decides from its own statistics",
+        "rank0": "every rank decides the same from rank 0's statistics, once per iteration",
+        "global": "every rank decides the same from all ranks' statistics, once per iteration",
+    },
     "metrics": {"rank0": "rank 0's own", "global": "reduced over all ranks"},
+    "checkpoint": {
+        "rank0": "rank 0's state; at a resume other ranks take its normalisers and start environments anew",
+        "sharded": "every rank's state, so that a run continues exactly",
+    },
 }
 
 

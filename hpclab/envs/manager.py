@@ -14,7 +14,7 @@ from hpclab.envs.joints import Joints
 from hpclab.envs.observations import ObservationManager
 from hpclab.envs.rewards import MetricManager, RewardManager
 from hpclab.envs.sim.sim import Sim
-from hpclab.envs.spec import Action, Command, TaskSpec, Tracker
+from hpclab.envs.spec import Action, Command, Curriculum, TaskSpec, Tracker
 from hpclab.envs.terminations import TerminationManager
 from hpclab.envs.vec_env import EpisodeTotals, Observations, Step
 from hpclab.errors import CheckpointError
@@ -68,7 +68,7 @@ class ManagerEnv:
             self.commands[command] = term.bind(self)
         self._trackers: list[Tracker] = list(self.trackers.values())
         self._commands: list[Command] = list(self.commands.values())
-        self._curriculum = [term.bind(self) for term in task.curriculum.values()]
+        self._curricula: dict[str, Curriculum] = {name: term.bind(self) for name, term in task.curriculum.items()}
         self.events = EventManager(self, task.events)
         self.terminations = TerminationManager(self, task.terminations)
         self.rewards = RewardManager(self, task.rewards)
@@ -92,8 +92,8 @@ class ManagerEnv:
         """Start every environment anew and observe; spread episodes over their length where the task says so."""
         everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         self.resetting = everyone
-        for term in self._curriculum:
-            term()
+        for curriculum in self._curricula.values():
+            curriculum.start()
         self._reset(everyone)
         self.read_episode_totals()  # what ended here was no episode
         if self.task.randomize_initial_episode_length:
@@ -121,8 +121,8 @@ class ManagerEnv:
         self._metrics.compute()
         self.events.interval()
         self.resetting = dones
-        for term in self._curriculum:
-            term()
+        for curriculum in self._curricula.values():
+            curriculum.step(dones)
         self._reset(dones)
         return Step(self.refresh(dones), rewards, dones, time_outs)
 
@@ -162,6 +162,26 @@ class ManagerEnv:
     def read_diagnostics(self) -> dict[str, float]:
         """Return the simulation's warnings by name since the last call."""
         return {name: float(count) for name, count in self.sim.read_diagnostics().items()}
+
+    def curriculum_statistics(self) -> Tensor:
+        """Return (K,) what curricula have counted since their last decision, one after the other."""
+        kept = [curriculum.statistics for curriculum in self._curricula.values() if curriculum.statistics is not None]
+        return torch.cat(kept) if kept else torch.empty(0, device=self.device)
+
+    @torch.inference_mode()
+    def decide_curriculum(self, statistics: Tensor) -> None:
+        """Let curricula decide from (K,) `statistics`, in the order of `curriculum_statistics`, and count anew."""
+        first = 0
+        for curriculum in self._curricula.values():
+            if curriculum.statistics is not None:
+                last = first + len(curriculum.statistics)
+                curriculum.decide(statistics[first:last])
+                curriculum.statistics.zero_()
+                first = last
+
+    def curriculum_state_dict(self) -> dict[str, Any]:
+        """Return what curricula have decided for all environments, by curriculum: references to live tensors."""
+        return {name: dict(curriculum.state()) for name, curriculum in self._curricula.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to continue, on the CPU; bit for bit there, given the generator's state as well."""

@@ -106,6 +106,34 @@ class Command(Protocol):
         ...
 
 
+class Curriculum:
+    """What becomes harder as training goes on. Each method does nothing unless a curriculum needs it.
+
+    What concerns one environment alone, such as the terrain that it is put on, is decided in `step` and kept in
+    buffers per environment. What holds for all of them is a function of `env.step_count`, which is equal on all ranks,
+    or follows from `statistics`: `step` adds to them, and once an iteration `decide` is given them as
+    `sync.curriculum` says.
+
+    Attributes:
+        statistics: (K,) sums over environments and steps since the last decision, a shared buffer; None: none are kept.
+    """
+
+    statistics: Tensor | None = None
+
+    def start(self) -> None:
+        """Bring what depends on `env.step_count` up to date, before all environments are reset."""
+
+    def step(self, ended: Tensor) -> None:
+        """Take in a control step; episodes in `ended` (N,) are over, with their last state and command still there."""
+
+    def decide(self, statistics: Tensor) -> None:
+        """Decide, between two iterations, from (K,) sums; those in `statistics` begin anew afterwards."""
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Return what has been decided for all environments, by name: equal on all ranks unless each decides alone."""
+        return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
     """One task. Mappings are ordered: observations are concatenated in their order."""
@@ -129,7 +157,7 @@ class TaskSpec:
     """What the policy is asked to do: see `Command`."""
     events: Mapping[str, EventTerm] = field(default_factory=dict)
     curriculum: Mapping[str, Term] = field(default_factory=dict)
-    """Called every control step before resets."""
+    """What becomes harder: see `Curriculum`."""
     metrics: Mapping[str, Term] = field(default_factory=dict)
     """Values (N,) per control step, logged as their mean over an episode."""
     randomize_initial_episode_length: bool = True

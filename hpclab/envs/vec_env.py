@@ -79,6 +79,18 @@ class VecEnv(Protocol):
         """Return counts of what should not happen (NaN states, contact overflow by name) since the last call."""
         ...
 
+    def curriculum_statistics(self) -> Tensor:
+        """Return (K,) what curricula decide from, counted since the last decision; additive over ranks."""
+        ...
+
+    def decide_curriculum(self, statistics: Tensor) -> None:
+        """Let curricula decide from (K,) `statistics`, between two iterations, and count anew."""
+        ...
+
+    def curriculum_state_dict(self) -> dict[str, Any]:
+        """What curricula have decided for all environments: tensors by name."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to continue bit for bit on the CPU: tensors, numbers and strings only."""
         ...

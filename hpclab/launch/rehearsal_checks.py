@@ -31,8 +31,10 @@ def examine(plan: SubmissionPlan, straight: RunFolder, *, noticed: int | None, t
         total: iterations of both runs.
     """
     run, nodes = plan.run, plan.num_nodes
-    how: How = "counts" if plan.use_gpus else "exact"
-    equal = "equal bit for bit" if how == "exact" else "have equal counters and shapes (GPU physics is not repeatable)"
+    rank_0_alone = plan.world_size > 1 and plan.config.sync.resolved().checkpoint == "rank0"
+    how: How = "counts" if plan.use_gpus or rank_0_alone else "exact"
+    why = "a checkpoint holds rank 0's environments alone" if rank_0_alone else "GPU physics is not repeatable"
+    equal = "equal bit for bit" if how == "exact" else f"have equal counters and shapes ({why})"
     curves = "curves are equal" if how == "exact" else "curves have the same iterations and steps"
     checks: list[tuple[str, Look]] = [
         ("configuration is valid", lambda: (load_config(run.config).task == plan.config.task, plan.config.task)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-
-import torch
+from typing import Any
 
 from hpclab.algorithms.algorithm import Algorithm
-from hpclab.config.schema import RunSection
+from hpclab.config.schema import RunConfig
 from hpclab.distributed.audit import compare
 from hpclab.distributed.collectives import Collectives
+from hpclab.envs.vec_env import VecEnv
 from hpclab.errors import WorkerError
 
 _LOGGER = logging.getLogger(__name__)
@@ -18,12 +18,13 @@ _LOGGER = logging.getLogger(__name__)
 class Auditor:
     """Compares fingerprints of the shared state every `run.audit_interval` iterations: one small all_gather."""
 
-    def __init__(self, run: RunSection, algorithm: Algorithm, collectives: Collectives, device: torch.device) -> None:
-        self._interval = run.audit_interval
-        self._ends_run = run.audit == "error"
+    def __init__(self, config: RunConfig, env: VecEnv, algorithm: Algorithm, collectives: Collectives) -> None:
+        self._interval = config.run.audit_interval
+        self._ends_run = config.run.audit == "error"
+        self._one_curriculum = config.sync.resolved().curriculum != "local"
+        self._env = env
         self._algorithm = algorithm
         self._collectives = collectives
-        self._device = device
 
     def check(self, iteration: int) -> None:
         """Compare the state after `iteration` iterations, if it is time to. Collective.
@@ -33,7 +34,7 @@ class Auditor:
         """
         if self._interval is None or iteration % self._interval != 0 or self._collectives.world_size == 1:
             return
-        found = compare(self._algorithm.shared_state_dict(), self._collectives, self._device)
+        found = compare(self._shared_state(), self._collectives, self._env.device)
         if found is None:
             return
         if self._ends_run:
@@ -43,3 +44,7 @@ class Auditor:
             )
         if self._collectives.rank == 0 or self._collectives.rank in found.ranks:
             _LOGGER.warning("audit after iteration %d: %s", iteration - 1, found)
+
+    def _shared_state(self) -> dict[str, Any]:
+        state = self._algorithm.shared_state_dict()
+        return state | {"curriculum": self._env.curriculum_state_dict()} if self._one_curriculum else state

@@ -25,6 +25,7 @@ from hpclab.metrics.stopwatch import Stopwatch
 from hpclab.metrics.stragglers import Stragglers
 from hpclab.runners.auditor import Auditor
 from hpclab.runners.capture import Captured
+from hpclab.runners.curriculum import CurriculumSync
 from hpclab.runners.outcome import Outcome
 from hpclab.runners.saving import Saving, States
 from hpclab.runners.training_state import TrainingState
@@ -39,7 +40,7 @@ class OnPolicyRunner:
     """Trains one rank from the newest checkpoint, or from the start, to the end of the run or a stop.
 
     Besides the algorithm's, an iteration has one collective: a packed sum with the request to stop, the progress of a
-    checkpoint, when ranks were done collecting, and the metrics.
+    checkpoint, when ranks were done collecting, the metrics, and what curricula decide from.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class OnPolicyRunner:
         """What the last iteration reported."""
         self._state = TrainingState(env, algorithm, self._episodes, collectives, config)
         self.saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
-        self._auditor = Auditor(config.run, algorithm, collectives, env.device)
+        sync = config.sync.resolved()
+        self._curriculum = CurriculumSync(env, sync, collectives.rank)
+        self._auditor = Auditor(config, env, algorithm, collectives)
         self._packed = PackedSum(collectives, env.device)
         self._stopwatch = Stopwatch(env.device)
         graphs = config.run.cuda_graphs
@@ -93,7 +96,7 @@ class OnPolicyRunner:
         )
         self._threads = torch.get_num_threads()
         self._rollout_threads = 1 if env.device.type == "cpu" and env.num_envs < _SMALL_ROLLOUT else self._threads
-        self._global_metrics = config.sync.resolved().metrics == "global"
+        self._global_metrics = sync.metrics == "global"
         ranks = collectives.gather_objects((socket.gethostname(), env.num_envs))
         self._steps_per_iteration = config.algorithm.num_steps_per_env * sum(num_envs for _, num_envs in ranks)
         self._stragglers = Stragglers(collectives.rank, [host for host, _ in ranks])
@@ -177,6 +180,7 @@ class OnPolicyRunner:
         numbers, values = self._read_numbers(losses, since_meeting_s + self._stopwatch.first_span_s())
         self._met_at = time.monotonic()
         self.saving.advance(numbers)
+        self._curriculum.decide(numbers)
         collection_s, returns_s, update_s = self._stopwatch.spans_s()
         learning_s = returns_s + update_s
         self.env_steps += self._steps_per_iteration
@@ -224,9 +228,9 @@ class OnPolicyRunner:
         own: dict[str, Number] = {f"Loss/{name}": value for name, value in losses.items()}
         own[tags.MEAN_STD] = self.algorithm.mean_std
         news: dict[str, Number] = {"stop": float(self.stop())}
-        news |= self.saving.progress() | self._stragglers.share(arrival_s)
+        news |= self.saving.progress() | self._stragglers.share(arrival_s) | self._curriculum.shared()
         shared, mine = (news | sums, own) if self._global_metrics else (news, sums | own)
-        numbers = self._packed.read(shared, mine)
+        numbers = self._packed.read(shared, mine | self._curriculum.own())
         values = {tag: numbers[tag] for tag in (*own, tags.WARNINGS)}
         if recent := numbers["recent count"]:  # a mean over no episode is left out
             values[tags.MEAN_REWARD] = numbers["recent return"] / recent

@@ -12,8 +12,8 @@ from hpclab.checkpoint.store import CheckpointStore
 from hpclab.errors import CheckpointError
 
 _LOGGER = logging.getLogger(__name__)
-States = tuple[dict[str, Any] | None, dict[str, Any]]
-"""What ranks share (None on all but rank 0), and what this rank has of its own."""
+States = tuple[dict[str, Any] | None, dict[str, Any] | None]
+"""What ranks share (None on all but rank 0), and what this rank has of its own (None where that is not kept)."""
 
 
 class Saving:

@@ -37,7 +37,10 @@ class TrainingState:
     config: RunConfig
 
     def capture(self, counters: dict[str, int]) -> States:
-        """Return the live state, for ranks to share and of this rank alone. Collective."""
+        """Return the live state, for ranks to share and of this rank alone where that is kept. Collective."""
+        sharded = self.config.sync.resolved().checkpoint == "sharded"
+        if not sharded and self.collectives.rank != 0:
+            return None, None
         state = self.algorithm.state_dict()
         shard: dict[str, Any] = {
             "environment": self.env.state_dict(),
@@ -45,7 +48,7 @@ class TrainingState:
             "random_streams": capture_random_streams(self.env.device),
             "algorithm_difference": [],
         }
-        if self.collectives.world_size > 1:
+        if sharded and self.collectives.world_size > 1:
             reference = self.collectives.broadcast(fingerprints(state, self.env.device))
             shard["algorithm_difference"] = difference(state, reference)
         if self.collectives.rank != 0:
@@ -100,12 +103,15 @@ class TrainingState:
         self.episodes.load_state_dict(episodes)
 
     def _describe(self, checkpoint: Checkpoint) -> str:
-        rank, saved = self.collectives.rank, len(checkpoint.dealing.saved)
+        rank, saved, shards = self.collectives.rank, checkpoint.world_size, len(checkpoint.dealing.saved)
         if checkpoint.shard is not None:
             own = f"normalisers where local, random streams and recent episodes are rank {rank}'s as saved"
         else:
             own = "normalisers where local are rank 0's, random streams and the record of recent episodes are new"
+        by = "imported" if saved == 0 else f"{saved} {'rank' if saved == 1 else 'ranks'} saved it"
+        if 0 < shards < saved:
+            by += " and only rank 0's own state is in it (sync.checkpoint)"
         return (
-            f"{saved} {'rank' if saved == 1 else 'ranks'} saved it, {self.collectives.world_size} go on. Parameters, "
+            f"{by}, {self.collectives.world_size} go on. Parameters, "
             f"optimiser, learning rate and counters are exact; {own}; {checkpoint.dealing.describe(rank)}"
         )

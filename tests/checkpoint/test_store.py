@@ -113,7 +113,7 @@ def test_only_damaged_checkpoints_are_an_error_and_not_a_fresh_start(tmp_path: P
 def test_a_manifest_without_a_rank_is_damaged(tmp_path: Path) -> None:
     save(tmp_path, 5)
     path = tmp_path / "iter-000005" / "manifest.json"
-    path.write_text(path.read_text().replace('"world_size": 1', '"world_size": 2'))
+    path.write_text(path.read_text().replace('"num_shards": 1', '"num_shards": 2'))
     with pytest.raises(CheckpointError, match=r"does not list rank-0001\.pt"):
         disk.verify(tmp_path / "iter-000005")
 

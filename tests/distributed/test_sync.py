@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpclab.config.schema import EnvSection, PPOSection, RunConfig, SyncSection
+from hpclab.config.schema import SYNC_PRESETS, EnvSection, PPOSection, RunConfig, SyncSection
 from hpclab.distributed.sync import describe_sync, mini_batch_sizes, sample_weights, split_envs
 from hpclab.errors import ConfigError
 
@@ -45,8 +45,9 @@ def test_the_table_states_batch_sizes_and_what_each_key_means():
     assert rows["mini-batch"] == ("mini-batch", "8", "3 to 5 of each rank")
     assert rows["updates per iteration"].value == "20"
     assert "by its samples" in rows["gradients"].meaning
-    keys = ("normalizer", "advantage", "learning_rate", "metrics")
-    assert [rows[f"sync.{key}"].value for key in keys] == ["global", "global", "replicated", "global"]
+    values = {key: rows[f"sync.{key}"].value for key in SyncSection.model_fields if f"sync.{key}" in rows}
+    assert values == {key: value for key, value in SYNC_PRESETS["global"].items() if key in values}
+    assert {"curriculum": "global", "checkpoint": "sharded", "learning_rate": "replicated"}.items() <= values.items()
 
 
 def test_the_table_of_the_mjlab_preset():
@@ -54,8 +55,8 @@ def test_the_table_of_the_mjlab_preset():
     assert rows["samples per iteration"].value == str(8 * 4096 * 24)
     assert rows["mini-batch"].value == str(8 * 24576)
     assert "equally" in rows["gradients"].meaning
-    keys = ("normalizer", "advantage", "learning_rate", "metrics")
-    assert [rows[f"sync.{key}"].value for key in keys] == ["local", "local", "broadcast", "rank0"]
+    keys = ("normalizer", "advantage", "learning_rate", "curriculum", "metrics", "checkpoint")
+    assert [rows[f"sync.{key}"].value for key in keys] == ["local", "local", "broadcast", "local", "rank0", "rank0"]
 
 
 def test_the_table_shows_a_fixed_learning_rate_as_fixed():

@@ -55,6 +55,14 @@ class ScriptedEnv:
     def read_diagnostics(self) -> dict[str, float]:
         return self.warnings
 
+    def curriculum_statistics(self) -> Tensor:
+        return torch.empty(0)
+
+    def decide_curriculum(self, statistics: Tensor) -> None: ...
+
+    def curriculum_state_dict(self) -> dict[str, Any]:
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 

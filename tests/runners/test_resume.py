@@ -65,7 +65,7 @@ def test_iterations_after_the_last_checkpoint_are_run_again_and_recorded_once(tm
 @pytest.mark.distributed
 @pytest.mark.parametrize("preset", ["mjlab", "global"])
 def test_two_ranks_continue_bit_for_bit(preset: str, tmp_path: Path) -> None:
-    sync = {"preset": preset}
+    sync = {"preset": preset, "checkpoint": "sharded"}
     whole = write_config(tmp_path / "whole", small_config(run={"max_iterations": 6}, sync=sync))
     assert attempt_on_ranks(whole, 2) == [Outcome("completed", 6, 6 * 128)] * 2
     parts = write_config(tmp_path / "parts", small_config(run={"max_iterations": 3}, sync=sync))
@@ -82,6 +82,21 @@ def test_two_ranks_continue_bit_for_bit(preset: str, tmp_path: Path) -> None:
     assert own == {f"{model}/{name}" for model in ("actor", "critic") for name in expected}
     assert files["rank-0000.pt"]["algorithm_difference"] == []
     assert differences(files["rank-0000.pt"]["environment"], files["rank-0001.pt"]["environment"]) != []
+
+
+@pytest.mark.distributed
+def test_rank_0s_checkpoint_alone_starts_the_other_ranks_environments_anew(tmp_path: Path) -> None:
+    run = write_config(tmp_path, small_config(run={"max_iterations": 2}, sync={"checkpoint": "rank0"}))
+    attempt_on_ranks(run, 2)
+    assert set(checkpoint_files(run, 2)) == {"shared.pt", "rank-0000.pt"}
+    write_config(tmp_path, small_config(run={"max_iterations": 3}, sync={"checkpoint": "rank0"}))
+    assert attempt_on_ranks(run, 2, 1) == [Outcome("completed", 3, 3 * 128)] * 2
+    said = "2 ranks saved it and only rank 0's own state is in it (sync.checkpoint), 2 go on"
+    for rank, environments in enumerate(("8 of rank 0's continue and 0 start anew", "none continue and 8 start anew")):
+        log = run.rank_log(1, rank).read_text()
+        assert said in log
+        assert f"of its 8 environments here {environments}" in log
+    assert [line["iteration"] for line in curve(run)] == [0, 1, 2]
 
 
 def test_a_complete_run_adds_nothing(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
+
+from hpclab.envs.spec import Curriculum
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
@@ -25,7 +28,7 @@ class VelocityStage:
     yaw_rate: Range
 
 
-class VelocityRanges:
+class VelocityRanges(Curriculum):
     """Widen the ranges of a velocity command stage by stage."""
 
     def __init__(self, env: ManagerEnv, *, command: str, stages: Sequence[VelocityStage]) -> None:
@@ -37,7 +40,15 @@ class VelocityRanges:
         self._tables = torch.stack([own, *tables])
         self._from_step = torch.tensor([stage.from_step for stage in stages], device=env.device)
 
-    def __call__(self) -> None:
+    def start(self) -> None:
         """Write the ranges of the current stage."""
         stage = torch.bucketize(self._step_count, self._from_step, right=True)
         self._ranges.copy_(self._tables.index_select(0, stage)[0])
+
+    def step(self, ended: Tensor) -> None:
+        """Write the ranges of the current stage."""
+        self.start()
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Return the (2, 3) ranges."""
+        return {"ranges": self._ranges}

@@ -101,7 +101,7 @@ def test_curriculum_widens_the_ranges_at_its_steps() -> None:
     curriculum = VelocityRanges(env, command="twist", stages=stages)
     for step, vx, yaw_rate in ((9, (-1, 1), 0.5), (10, (-1.5, 2), 0.7), (19, (-1.5, 2), 0.7), (20, (-2, 3), 0.7)):
         env.step_count.fill_(step)
-        curriculum()
+        curriculum.step(torch.zeros(3, dtype=torch.bool))
         assert command.ranges[:, 0].tolist() == pytest.approx(list(vx))
         assert command.ranges[1, 2].item() == pytest.approx(yaw_rate)
     command.update(everyone(command))
