@@ -71,6 +71,7 @@ class Captured(Generic[Result]):
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
+        caller = torch.cuda.current_stream(self._device)
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         collecting = gc.isenabled()
         # Memory freed by the collector during the capture would invalidate it.
@@ -84,7 +85,9 @@ class Captured(Generic[Result]):
                 self._result = self._function()
         except RuntimeError as error:
             self._enabled = False
+            torch.cuda.set_stream(caller)
             torch.cuda.synchronize(self._device)
+            _end_generator_capture(self._device)
             _LOGGER.warning("%s cannot be captured in a CUDA graph and runs without one: %s", self._name, error)
             return
         finally:
@@ -92,3 +95,9 @@ class Captured(Generic[Result]):
                 gc.enable()
         self._graph = graph
         _LOGGER.info("%s captured in a CUDA graph", self._name)
+
+
+def _end_generator_capture(device: torch.device) -> None:
+    """Let the device's generator draw outside of graphs again, as only a capture that succeeds does."""
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+        torch.zeros(1, device=device)
