@@ -86,9 +86,11 @@ def machine() -> dict[str, Any]:
 
 def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as a table, with a column for each key."""
-    columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict)))
+    columns = list(
+        dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict | list))
+    )
     table = Table(*columns)
-    for row in rows:
+    for row in scalars:
         table.add_row(*(_cell(row.get(key, "")) for key in columns))
     _CONSOLE.print(f"\n{title}", highlight=False)
     _CONSOLE.print(table)
