@@ -86,9 +86,8 @@ def machine() -> dict[str, Any]:
 
 def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as a table, with a column for each key."""
-    columns = list(
-        dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, dict | list))
-    )
+    scalars = [{key: value for key, value in row.items() if not isinstance(value, dict | list)} for row in rows]
+    columns = list(dict.fromkeys(key for row in scalars for key in row))
     table = Table(*columns)
     for row in scalars:
         table.add_row(*(_cell(row.get(key, "")) for key in columns))
