@@ -76,6 +76,10 @@ class ManagerEnv:
         self.observations = ObservationManager(self, task.observations)
         self.events.startup()
 
+    def follow(self, tracker: Tracker) -> None:
+        """Call one more tracker, for a term that needs to know of steps or resets; to be asked for while building."""
+        self._trackers.append(tracker)
+
     def sensor(self, name: str) -> Tensor:
         """Return the live (N, dim) view of one named sensor."""
         if name not in self._sensors:

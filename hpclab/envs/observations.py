@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.processing import Processed
 from hpclab.envs.spec import ObservationTerm
 from hpclab.envs.vec_env import Observations
 
@@ -31,12 +32,12 @@ class ObservationManager:
             widths: list[int] = []
             self.slices[group] = {}
             for name, term in terms.items():
-                index = self._index_of(env, term, seen)
+                index = self._index_of(env, f"{group}/{name}", term, seen)
                 width = self._terms[index]().shape[1]
                 self._groups[group].append(index)
                 self.slices[group][name] = slice(sum(widths), sum(widths) + width)
                 widths.append(width)
-            noise = [term.noise for term in terms.values()]
+            noise = [term.noise if term.is_plain else 0.0 for term in terms.values()]
             if any(noise):
                 columns = torch.repeat_interleave(torch.tensor(noise), torch.tensor(widths))
                 self._noise[group] = columns.to(env.device)
@@ -46,12 +47,13 @@ class ObservationManager:
         }
         """Every group (N, dim), as last computed; always the same tensors."""
 
-    def _index_of(self, env: ManagerEnv, term: ObservationTerm, seen: list[ObservationTerm]) -> int:
+    def _index_of(self, env: ManagerEnv, name: str, term: ObservationTerm, seen: list[ObservationTerm]) -> int:
         for index, other in enumerate(seen):
-            if other.func is term.func and other.params == term.params:
+            shared = term.is_plain and other.is_plain
+            if shared and other.func is term.func and other.params == term.params:
                 return index
         seen.append(term)
-        self._terms.append(term.bind(env))
+        self._terms.append(term.bind(env) if term.is_plain else Processed(env, name, term))
         return len(seen) - 1
 
     def compute(self) -> Observations:

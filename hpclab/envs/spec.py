@@ -35,10 +35,23 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class ObservationTerm(Term):
-    """Part of an observation group, (N, dim)."""
+    """Part of an observation group, (N, dim). What the settings ask for happens in their order."""
 
     noise: float = 0.0
     """Uniform noise within ± this is added, in the unit of the term."""
+    clip: tuple[float, float] | None = None
+    """Then values are cut to this range."""
+    scale: float = 1.0
+    """Then they are multiplied."""
+    delay: tuple[int, int] = (0, 0)
+    """Then they are held back by a number of control steps, drawn within these bounds for each episode."""
+    history: int = 1
+    """Then as many of the latest are given side by side, the newest last: (N, history * dim)."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is asked for but noise."""
+        return (self.clip, self.scale, self.delay, self.history) == (None, 1.0, (0, 0), 1)
 
 
 @dataclass(frozen=True, slots=True)

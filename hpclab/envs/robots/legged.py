@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -121,6 +121,7 @@ def add_contact_sensors(
     *,
     kind: Literal["subtree", "body", "geom"] = "subtree",
     net_force: bool,
+    fields: Sequence[Literal["found", "force"]] = ("found", "force"),
 ) -> None:
     """Sense contacts of a part of the robot with one other body, or within a subtree when `other` is None.
 
@@ -132,8 +133,8 @@ def add_contact_sensors(
         "body": mujoco.mjtObj.mjOBJ_BODY,
         "geom": mujoco.mjtObj.mjOBJ_GEOM,
     }[kind]
-    fields = {"found": mujoco.mjtConDataField.mjCONDATA_FOUND, "force": mujoco.mjtConDataField.mjCONDATA_FORCE}
-    for field, bit in fields.items():
+    bits = {"found": mujoco.mjtConDataField.mjCONDATA_FOUND, "force": mujoco.mjtConDataField.mjCONDATA_FORCE}
+    for field in fields:
         spec.add_sensor(
             name=f"{name}_{field}",
             type=mujoco.mjtSensor.mjSENS_CONTACT,
@@ -141,5 +142,5 @@ def add_contact_sensors(
             objname=of,
             reftype=mujoco.mjtObj.mjOBJ_BODY if other else object_type,
             refname=other or of,
-            intprm=[1 << int(bit), _NET_FORCE if net_force else _FIRST_CONTACT, 1],
+            intprm=[1 << int(bits[field]), _NET_FORCE if net_force else _FIRST_CONTACT, 1],
         )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import mujoco
 import pytest
+import torch
 
 from hpclab.config.tasks import task_names
+from hpclab.envs.manager import ManagerEnv
+from hpclab.envs.sim.make import make_sim
 from hpclab.envs.spec import TaskSpec
 from hpclab.envs.tasks import load_task
 
@@ -80,3 +83,35 @@ def test_go1_differs_from_the_g1_as_the_facts_say() -> None:
     standing, walking, running = spec.rewards["pose"].params["std"]
     assert (standing[r".*_hip_joint"], standing[r".*_calf_joint"]) == (0.05, 0.1)
     assert walking == running == {r".*_hip_joint": 0.3, r".*_thigh_joint": 0.3, r".*_calf_joint": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("name", "actor", "critic"), [("g1-velocity-rough", 286, 298), ("go1-velocity-rough", 235, 259)]
+)
+def test_rough_tasks(name: str, actor: int, critic: int) -> None:
+    spec = load_task(name)
+    sim = make_sim(spec.model(), 7, device=torch.device("cpu"), num_substeps=spec.decimation)
+    env = ManagerEnv(name, spec, sim)
+    assert env.observation_dims == {"actor": actor, "critic": critic}
+    observations = env.reset()
+    place = {group: list(slices).index("height_scan") for group, slices in env.observations.slices.items()}
+    assert place == {"actor": 7, "critic": 7}
+    scan = observations["critic"][:, env.observations.slices["critic"]["height_scan"]]
+    noisy = observations["actor"][:, env.observations.slices["actor"]["height_scan"]]
+    assert 0.015 < (noisy - scan).abs().max() <= 0.02 + 1e-6  # 0.1 m times 0.2
+    # the first environment stands on flat ground, 0.01 to 0.05 m above its default height
+    height = float(sim.model.key("default").qpos[2])
+    assert scan[0].min().item() == scan[0].max().item() == pytest.approx(0.2 * (height + 0.03), abs=0.2 * 0.021)
+    row, column = env.trackers["spawns"].row, env.trackers["spawns"].column
+    assert column.tolist() == list(range(7))
+    near = env.sensor("root_pos")[:, :2] - env.trackers["spawns"].origin[:, :2]
+    assert near.abs().max() <= 0.5
+    before = row.clone()
+    env.episode_length.fill_(env.max_episode_length)
+    env.commands["twist"].hold(torch.zeros(7, 3))
+    env.step(torch.zeros(7, env.num_actions))
+    assert torch.equal(row, before)  # who is told to stand is not sent to easier ground
+    env.episode_length.fill_(env.max_episode_length)
+    env.commands["twist"].hold(torch.ones(7, 3))
+    env.step(torch.zeros(7, env.num_actions))
+    assert torch.equal(row, (before - 1).clamp(min=0))

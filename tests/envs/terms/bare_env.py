@@ -12,7 +12,7 @@ from hpclab.envs.buffers import Buffers
 
 
 def bare_env(num_envs: int, sensors: dict[str, Tensor] | None = None, **attributes: Any) -> Any:
-    """Return an object with `sensor`, `buffers` and whatever else is given; a substep is 5 ms, a step 20 ms."""
+    """Return an object with `sensor`, `buffers`, `follow` and whatever else is given; a step is 4 substeps of 5 ms."""
     data = torch.zeros(num_envs, 0)
     columns: dict[str, slice] = {}
     for name, values in (sensors or {}).items():
@@ -25,5 +25,6 @@ def bare_env(num_envs: int, sensors: dict[str, Tensor] | None = None, **attribut
         substep_dt=0.005,
         buffers=Buffers(num_envs, torch.device("cpu")),
         sensor=lambda name: data[:, columns[name]],
+        follow=lambda tracker: None,
         **attributes,
     )
