@@ -83,6 +83,10 @@ class RunFolder:
         """Written by a rank that fails: JSON with time, host, rank, error and traceback."""
         return self.logs(attempt) / f"error-{rank:04d}.json"
 
+    def out_of_memory(self, attempt: int, host: str) -> Path:
+        """Written by a node on which the kernel has killed a process of the run for lack of memory."""
+        return self.logs(attempt) / f"out-of-memory-{host}"
+
     def stop_file(self, attempt: int) -> Path:
         """Its presence asks all ranks of this attempt to save and stop at the same iteration."""
         return self.logs(attempt) / "stop"

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurm_lab import cluster
-from slurm_lab.cgroups import detect_tracking
+from slurm_lab.cgroups import detect_tracking, memory_cgroup
 from slurm_lab.requirements import check_machine
 from slurm_lab.settings import MAX_NODES, ClusterError, DaemonError, Layout, Settings, Tracking, default_state
 
@@ -110,6 +110,7 @@ def settings_from(options: argparse.Namespace, tracking: Tracking) -> Settings:
         kill_wait_s=options.kill_wait,
         cred_expire_s=options.cred_expire,
         accounting=options.dbd,
+        memory_cgroup=memory_cgroup(tracking) if options.memory_limits else "",
         ssh=not options.no_ssh,
         extra=tuple(options.conf),
     )
@@ -141,6 +142,8 @@ def parser() -> argparse.ArgumentParser:
     expire = "life of a credential [s]; a requeued job waits about as long"
     start.add_argument("--cred-expire", type=bounded(5, 3600), default=defaults.cred_expire_s, help=expire)
     start.add_argument("--dbd", action="store_true", help="with accounting (sacct); takes a few seconds more")
+    limits = "the kernel kills a process of a job that takes more memory than its --mem"
+    start.add_argument("--memory-limits", action="store_true", help=limits)
     start.add_argument("--no-ssh", action="store_true", help="no sshd on the nodes")
     start.add_argument(
         "--conf", action="append", default=[], metavar="LINE", help="further line of slurm.conf; repeatable"

@@ -18,6 +18,7 @@ import sys
 import threading
 
 from hpclab.errors import LaunchError, WorkerError
+from hpclab.launch import out_of_memory
 from hpclab.launch.agent_host import AgentHost
 from hpclab.launch.handover import Handover
 from hpclab.launch.leader import Leader
@@ -53,8 +54,15 @@ def run_node(job: NodeJob, node: Node, *, through_submitit: bool) -> Outcome | N
         _take_share_of_cores(node)
     handover = Handover.of(job.run, node.job_id, node.restart)
     agent = AgentHost(job, node, handover)
-    if node.leads:
-        return Leader(job, node, handover, agent).run(through_submitit=through_submitit)
+    with out_of_memory.watched(job.run, handover, host=node.hosts[node.index]):
+        if node.leads:
+            return Leader(job, node, handover, agent).run(through_submitit=through_submitit)
+        _follow(job, node, handover, agent)
+    return None
+
+
+def _follow(job: NodeJob, node: Node, handover: Handover, agent: AgentHost) -> None:
+    """Run a later node's agent, and leave as the first node says."""
 
     def on_notice(number: signal.Signals) -> None:
         print(f"{node.hosts[node.index]}: {number.name} received", flush=True)
@@ -67,11 +75,10 @@ def run_node(job: NodeJob, node: Node, *, through_submitit: bool) -> Outcome | N
                 threading.Thread(target=note_lost_nodes, args=(stop_file, node.hosts), daemon=True).start()
 
     with Notices(on_notice, restore=False):
-        _follow(node, handover, agent)
-    return None
+        _run_and_leave(node, handover, agent)
 
 
-def _follow(node: Node, handover: Handover, agent: AgentHost) -> None:
+def _run_and_leave(node: Node, handover: Handover, agent: AgentHost) -> None:
     first = node.hosts[0]
 
     def first_lives() -> bool:

@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
+from hpclab.errors import HpclabError
 from hpclab.launch import jobs
+from hpclab.launch.out_of_memory import hosts_without_memory
 from hpclab.run_folder import RunFolder
 
 _EXIT = re.compile(
     r" torchrunx\.(?P<host>\S+) ERROR .*failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local_rank>\d+)"
 )
 """An agent's line in the launcher's log on the first of its workers that failed; the words after ERROR are torch's."""
+
+OUT_OF_MEMORY = "out of memory, killed by the kernel"
 
 _AGENT_LINE = re.compile(r"\S+ \S+ torchrunx\.(?P<host>\S+) [A-Z]+ (?:\[rank\d+\]:[A-Z].*?\] )?(?P<text>.*)")
 """Any line of an agent or of a worker that has no log of its own yet; torch puts its own prefix before its words."""
@@ -79,15 +83,19 @@ def silent_ends(run: RunFolder, attempt: int) -> Iterator[RankError]:
     if started is None or not log.exists():
         return
     workers_per_host = started.num_workers // len(started.hosts)
+    starved = hosts_without_memory(run, attempt)
     for match in _EXIT.finditer(log.read_text(encoding="utf-8", errors="replace")):
         if match["host"] not in started.hosts:
             continue
         rank = started.hosts.index(match["host"]) * workers_per_host + int(match["local_rank"])
         # Its time is not known: it goes before ranks that failed while they waited, after those that say why.
-        yield RankError(rank, match["host"], inf, None, _end(int(match["code"])), "", in_collective=False)
+        how = _end(int(match["code"]), starved=match["host"] in starved)
+        yield RankError(rank, match["host"], inf, None, how, "", in_collective=False)
 
 
-def _end(code: int) -> str:
+def _end(code: int, *, starved: bool) -> str:
+    if starved and code == -signal.SIGKILL:
+        return f"{OUT_OF_MEMORY}; raise slurm.memory, or lower env.num_envs"
     if code >= 0:
         return f"ended with exit code {code}, without a word"
     try:
@@ -102,8 +110,10 @@ def describe(run: RunFolder, attempt: int, error: Exception) -> str:
     first = first_error(run, attempt)
     if first is not None:
         return f"{first}; log: {run.rank_log(attempt, first.rank)}"
-    words = " ".join(str(error).split()) or "no message"
-    return f"{type(error).__name__}: {words[:300]}; log: {run.launcher_log(attempt)}"
+    words = " ".join(str(error).split())[:300] or "no message"
+    if not isinstance(error, HpclabError):  # our own messages need no class name
+        words = f"{type(error).__name__}: {words}"
+    return f"{words}; log: {run.launcher_log(attempt)}"
 
 
 def launcher_traceback(run: RunFolder, attempt: int) -> tuple[str, str] | None:

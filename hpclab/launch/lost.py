@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpclab.launch import jobs, queue
-from hpclab.launch.failures import first_error, silent_ends
+from hpclab.launch.failures import OUT_OF_MEMORY, first_error, silent_ends
 from hpclab.launch.handover import Handover
+from hpclab.launch.out_of_memory import hosts_without_memory
 from hpclab.run_folder import RunFolder
 
 _POLL_S = 0.25
@@ -78,7 +79,9 @@ def _killed_agent(run: RunFolder, attempt: int, handover: Handover) -> LostNode 
     if not ended:
         return None
     first = min(ended, key=lambda record: float(record["time"]))
-    return LostNode(hosts[int(first["index"])], "crashed", f"its agent {describe_exit(int(first['code']))}")
+    host, code = hosts[int(first["index"])], int(first["code"])
+    starved = code == -signal.SIGKILL and host in hosts_without_memory(run, attempt)
+    return LostNode(host, "crashed", f"its agent {describe_exit(code)}{f': {OUT_OF_MEMORY}' if starved else ''}")
 
 
 def _silent_hosts(run: RunFolder, attempt: int) -> list[str]:

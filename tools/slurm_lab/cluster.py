@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from slurm_lab.cgroups import host_cgroup, remove_cgroups
+from slurm_lab.cgroups import host_cgroups, joined, remove_cgroups
 from slurm_lab.config_files import write_all
 from slurm_lab.host import DAEMON_ENDED
 from slurm_lab.processes import SWITCH, end_all, environment, host_inits, kill_and_wait, members
@@ -111,14 +111,14 @@ def start_switch(layout: Layout) -> int:
 
 def start_host(layout: Layout, settings: Settings, host: str, switch: int) -> None:
     """Make a host's namespaces, plug it into the switch and let it start its daemons."""
-    cgroup = host_cgroup(layout, settings.tracking, host)
+    cgroups = host_cgroups(layout, settings, host)
     namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=KILL"]
     command = [*namespaces, sys.executable, "-m", "slurm_lab.host", str(layout.state), host]
-    if cgroup is not None:
-        cgroup.mkdir(parents=True, exist_ok=True)
+    if cgroups:
+        for cgroup in cgroups:
+            cgroup.mkdir(parents=True, exist_ok=True)
         command.insert(1, "--cgroup")
-        # A cgroup namespace is rooted where the process is when it makes the namespace.
-        command = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(cgroup / "cgroup.procs"), *command]
+        command = joined(cgroups, command)  # a cgroup namespace is rooted where the process is that makes it
     with layout.console(host).open("ab") as console:
         process = subprocess.Popen(
             command,
@@ -220,10 +220,10 @@ def host_command(layout: Layout, host: str, argv: Sequence[str]) -> tuple[list[s
     init = running_host(layout, host)
     settings = load_settings(layout)
     enter = ["nsenter", f"--target={init}", "--net", "--uts", "--mount", "--pid", f"--wd={Path.cwd()}"]
-    cgroup = host_cgroup(layout, settings.tracking, host)
-    if cgroup is not None:
-        enter = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(cgroup / "cgroup.procs"), *enter, "--cgroup"]
-    return [*enter, "--", *argv], environment(layout, host)
+    cgroups = host_cgroups(layout, settings, host)
+    if cgroups:
+        enter.append("--cgroup")
+    return joined(cgroups, [*enter, "--", *argv]), environment(layout, host)
 
 
 def crash(layout: Layout, host: str) -> None:

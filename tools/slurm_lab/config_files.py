@@ -26,7 +26,7 @@ AuthInfo=cred_expire={settings.cred_expire_s}
 CredType=cred/munge
 MpiDefault=none
 ProctrackType=proctrack/{"linuxproc" if settings.tracking == "linuxproc" else "cgroup"}
-TaskPlugin=task/none
+TaskPlugin=task/{"cgroup" if settings.memory_cgroup else "none"}
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType={storage}
 {host}
@@ -79,12 +79,13 @@ def gres_conf(settings: Settings, layout: Layout) -> str:
 
 
 def cgroup_conf(settings: Settings) -> str:
-    """Render cgroup.conf: tracking only, nothing is constrained."""
+    """Render cgroup.conf: tracking, and nothing is constrained but, where asked for, memory."""
+    memory = "yes" if settings.memory_cgroup else "no"
     plugin = "" if settings.tracking == "linuxproc" else f"CgroupPlugin={settings.tracking}\n"
     # Slurm would ask systemd for a scope; the hosts here run no systemd.
     systemd = "IgnoreSystemd=yes\n" if settings.tracking == "cgroup/v2" else ""
     automount = "CgroupAutomount=no\n" if settings.tracking == "cgroup/v1" else ""
-    return f"{plugin}{systemd}{automount}ConstrainCores=no\nConstrainDevices=no\nConstrainRAMSpace=no\n"
+    return f"{plugin}{systemd}{automount}ConstrainCores=no\nConstrainDevices=no\nConstrainRAMSpace={memory}\n"
 
 
 def slurmdbd_conf(layout: Layout) -> str:

@@ -48,7 +48,7 @@ def mount_own_files(layout: Layout, settings: Settings) -> None:
     mount("--bind", str(layout.etc / "hosts"), "/etc/hosts")
     mount("--bind", str(layout.slurm_etc), "/etc/slurm")
     mount("--bind", str(layout.ssh / "ssh_config"), "/etc/ssh/ssh_config")
-    for arguments in mounts(settings.tracking):
+    for arguments in mounts(settings):
         mount(*arguments)
     if settings.tracking == "cgroup/v2":
         # slurmd makes its scope in there, and expects systemd to have made the slice.

@@ -38,7 +38,7 @@ class Settings:
     cpus: int = 32
     """CPUs each node claims to have; nothing binds to them."""
     memory_mb: int = 128_000
-    """Memory each node claims to have [MB]; nothing enforces it."""
+    """Memory each node claims to have [MB]; nothing enforces it, but see `memory_cgroup`."""
     gpus: int = 2
     """Fake GPUs of each node: Slurm counts them and sets CUDA_VISIBLE_DEVICES, there is no device behind."""
     tracking: Tracking = "linuxproc"
@@ -53,6 +53,9 @@ class Settings:
     """Life of a job credential [s], at least 5; a requeued job waits one second longer before it may start again."""
     accounting: bool = False
     """Run slurmdbd, so that sacct answers."""
+    memory_cgroup: str = ""
+    """Folder below which each host keeps what its jobs may use of memory: the kernel then kills a process of a job that
+    takes more than its --mem. Empty: no limits."""
     ssh: bool = True
     """Run an sshd on every node."""
     extra: tuple[str, ...] = ()
