@@ -38,7 +38,10 @@ def test_4_and_4_iterations_equal_8(tmp_path: Path) -> None:
     assert any("Train/mean_reward" in line for line in curve(parts)), "no episode ended: the tracker was not tested"
 
 
-def test_iterations_after_the_last_checkpoint_are_run_again_and_recorded_once(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("killed_at", [6, 3], ids=["after a checkpoint", "before the first one"])
+def test_iterations_after_the_last_checkpoint_are_run_again_and_recorded_once(
+    killed_at: int, tmp_path: Path, monkeypatch
+) -> None:
     whole = write_config(tmp_path / "whole", small_config(run={"max_iterations": 8}))
     attempt(whole)
     parts = write_config(tmp_path / "parts", small_config(run={"max_iterations": 8, "save_interval": 3}))
@@ -51,13 +54,14 @@ def test_iterations_after_the_last_checkpoint_are_run_again_and_recorded_once(tm
         patch.setattr(
             CheckpointStore,
             "begin",
-            lambda store, iteration, **state: (original if iteration < 6 else fails)(store, iteration, **state),
+            lambda store, iteration, **state: (original if iteration < killed_at else fails)(store, iteration, **state),
         )
-        with pytest.raises(Exception, match="killed at 6"):
+        with pytest.raises(Exception, match=f"killed at {killed_at}"):
             attempt(parts)
-    assert [line["iteration"] for line in curve(parts)] == list(range(6))
+    assert [line["iteration"] for line in curve(parts)] == list(range(killed_at))
     attempt(parts, 1)
-    assert [line["attempt"] for line in curve(parts, without=())] == [0] * 3 + [1] * 5
+    kept = killed_at - 3
+    assert [line["attempt"] for line in curve(parts, without=())] == [0] * kept + [1] * (8 - kept)
     assert curve(whole) == curve(parts)
     assert differences(checkpoint_files(whole, 8), checkpoint_files(parts, 8)) == []
 

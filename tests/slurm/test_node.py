@@ -39,8 +39,9 @@ def test_a_nodes_name_decides_which_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     assert Node.of_slurm() == Node("11", 1, ("n1", "n2"), restart=3, pseudo=False)
 
 
-def test_an_array_member_is_called_by_array_and_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    step(monkeypatch, SLURM_JOB_ID="12", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="1")
+@pytest.mark.parametrize("raw_id", ["11", "12"])  # the last member to start has the array's own number
+def test_an_array_member_is_called_by_array_and_task(monkeypatch: pytest.MonkeyPatch, raw_id: str) -> None:
+    step(monkeypatch, SLURM_JOB_ID=raw_id, SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="1")
     assert Node.of_slurm().job_id == "11_1"
     assert own_job_id() == "11_1", "the name under which it holds its lock"
     step(monkeypatch)

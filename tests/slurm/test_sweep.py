@@ -12,7 +12,9 @@ from hpclab.errors import ConfigError, LaunchError
 from hpclab.launch import jobs
 from hpclab.launch.cancel import cancel
 from hpclab.launch.manifest import read_manifest
+from hpclab.launch.plan import make_plan
 from hpclab.launch.resume import resume
+from hpclab.launch.sweep_submit import _batches
 from hpclab.run_folder import RunFolder
 from tests.slurm.conftest import FakeSlurm
 
@@ -82,6 +84,11 @@ def test_more_than_an_array_may_have_becomes_several(slurm: FakeSlurm, submit: S
     jobs = ["11_0", "11_1", "11_2", "12_0", "12_1", "12_2", "13"]  # the last one is alone
     assert [owner(run) for run in members(sweep)] == jobs
     assert [member["job_id"] for member in json.loads((sweep / "sweep.json").read_text())["members"]] == jobs
+
+
+def test_two_thousand_runs_are_two_arrays(config: Path) -> None:
+    plan = make_plan(config, [], num_nodes=2)
+    assert [len(some) for some in _batches([plan] * 2000, 1001)] == [1001, 999]
 
 
 def test_a_refusal_half_way_says_what_goes_on(slurm: FakeSlurm, submit: Submit, sweep: Path) -> None:

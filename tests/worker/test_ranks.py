@@ -1,7 +1,9 @@
 """Two launched ranks: they stop at the same iteration, and none survives the failure of the other."""
 
 import json
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,12 +45,45 @@ def wait_for_iterations(run: RunFolder, count: int) -> None:
     wait_for_file(run.metrics / "metrics.jsonl", lambda text: text.count("\n") >= count)
 
 
-@pytest.mark.parametrize("notice", ["signal to rank 0", "signal to rank 1", "stop file", "TERM to all and stop file"])
+def starts_subprocesses(folder: Path) -> Callable[[], None]:
+    """Return what a rank does first, so that it has a forked and another child from iteration 2 on."""
+
+    def prepare() -> None:
+        from hpclab.runners.on_policy import OnPolicyRunner
+
+        original = OnPolicyRunner._collect
+
+        def collect(runner: OnPolicyRunner) -> None:
+            if runner.iteration == 2:
+                forked = os.fork()
+                if forked == 0:
+                    time.sleep(60)
+                    os._exit(0)
+                other = subprocess.Popen(["sleep", "60"])
+                (folder / f"children-{runner.collectives.rank}").write_text(f"{forked} {other.pid}")
+            original(runner)
+
+        OnPolicyRunner._collect = collect
+
+    return prepare
+
+
+NOTICES = ("signal to rank 0", "signal to rank 1", "USR2 to every process", "stop file", "TERM to all and stop file")
+
+
+@pytest.mark.parametrize("notice", NOTICES)
 def test_all_ranks_stop_at_the_same_iteration(notice: str, tmp_path: Path) -> None:
     run = endless(tmp_path)
-    with Ranks(run) as ranks:
+    with Ranks(run, starts_subprocesses(tmp_path) if notice == "USR2 to every process" else None) as ranks:
         wait_for_iterations(run, 3)
-        if notice == "signal to rank 0":
+        if notice == "USR2 to every process":
+            children = [int(pid) for file in tmp_path.glob("children-*") for pid in file.read_text().split()]
+            assert len(children) == 4
+            for child in children:
+                os.kill(child, signal.SIGUSR2)
+            for rank in range(2):
+                ranks.signal(rank, signal.SIGUSR2)
+        elif notice == "signal to rank 0":
             ranks.signal(0, signal.SIGUSR1)
         elif notice == "signal to rank 1":
             ranks.signal(1, signal.SIGUSR2)
