@@ -276,6 +276,33 @@ def checkpoint_diff(one: Saved, other: Saved) -> None:
     raise typer.Exit(1 if diff(one, other) else 0)
 
 
+@checkpoint_app.command("import")
+def checkpoint_import(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="RSL-RL 5.x checkpoint, e.g. model_1000.pt.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder to create, e.g. runs/g1.")],
+    config: Annotated[Path, typer.Option(metavar="CONFIG", help="YAML file that describes the run.")],
+    overrides: Overrides = None,
+) -> None:
+    """Create a run that goes on from a checkpoint of RSL-RL or mjlab."""
+    from hpclab.launch.exchange import import_checkpoint
+
+    import_checkpoint(file, config, run, overrides or [])
+
+
+@checkpoint_app.command("export")
+def checkpoint_export(
+    path: Saved,
+    file_format: Annotated[str, typer.Option("--format", metavar="rsl_rl", help="Whose checkpoint it becomes.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Else export/model_N.pt in the run's folder.")
+    ] = None,
+) -> None:
+    """Write a checkpoint for RSL-RL or mjlab (a run's newest one, where a run is named)."""
+    from hpclab.launch.exchange import export_checkpoint
+
+    export_checkpoint(path, file_format, output)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one command, print an error as one line for each problem, and exit with its code.
 

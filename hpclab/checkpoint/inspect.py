@@ -91,7 +91,7 @@ def _table(folders: list[Path]) -> list[str]:
             (
                 folder.name,
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(written)),
-                str(manifest.world_size),
+                str(manifest.world_size) if manifest.num_shards else "imported",
                 str(sum(manifest.num_envs)),
                 _size(sum(entry.size for entry in manifest.files.values())),
                 "" if reward is None else f"{reward:.2f}",
@@ -116,7 +116,7 @@ def _contents(folder: Path) -> list[str]:
 
 
 def _ranks(manifest: Manifest) -> str:
-    if manifest.world_size == 0:
+    if manifest.num_shards == 0:
         return "the training state alone, imported"
     counts = sorted(set(manifest.num_envs))
     each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

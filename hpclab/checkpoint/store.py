@@ -35,7 +35,7 @@ class Checkpoint:
     shard: State | None
     """This rank's own; None when the run had fewer ranks, or kept only rank 0's."""
     world_size: int
-    """Ranks that saved it; 0 where the training state was imported."""
+    """Ranks that saved it."""
     exact: bool
     """Every rank of the run finds its shard and none is left over: what follows equals a run without interruption."""
     dealing: Dealing

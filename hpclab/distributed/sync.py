@@ -56,7 +56,7 @@ class SyncRow(NamedTuple):
 
 _MEANINGS = {
     "normalizer": {
-        "local": "each rank's own moments, updated every step; a checkpoint keeps each",
+        "local": "each rank's own moments, updated every step",
         "global": "moments of all ranks' samples, merged exactly after each update",
     },
     "advantage": {

@@ -108,7 +108,7 @@ class TrainingState:
             own = f"normalisers where local, random streams and recent episodes are rank {rank}'s as saved"
         else:
             own = "normalisers where local are rank 0's, random streams and the record of recent episodes are new"
-        by = "imported" if saved == 0 else f"{saved} {'rank' if saved == 1 else 'ranks'} saved it"
+        by = "it was imported" if shards == 0 else f"{saved} {'rank' if saved == 1 else 'ranks'} saved it"
         if 0 < shards < saved:
             by += " and only rank 0's own state is in it (sync.checkpoint)"
         return (
