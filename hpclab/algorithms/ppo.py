@@ -18,6 +18,7 @@ from hpclab.envs.vec_env import Observations, Step
 from hpclab.errors import CheckpointError
 from hpclab.models.actor_critic import Actor, Critic
 from hpclab.models.normalizers import RunningNormalizer
+from hpclab.models.precision import compute_in
 from hpclab.storage.rollout import MiniBatch, Permutation, RolloutStorage, random_permutation
 
 _LOSSES = ("value_loss", "surrogate_loss", "entropy", "kl", "actor_grad_norm", "critic_grad_norm")
@@ -61,6 +62,7 @@ class PPO:
         self.permutation = permutation
         self.actor = Actor(config.actor, observation_dims["actor"], num_actions).to(device)
         self.critic = Critic(config.critic, observation_dims["critic"]).to(device)
+        compute_in(self.config.precision, self.actor, self.critic)
         self.storage = RolloutStorage(self.config.num_steps_per_env, num_envs, observation_dims, num_actions, device)
         self.gradients = gradients.FlatGradients([self.actor, self.critic], num_extra=1)
         weights = sample_weights(config, self.collectives.world_size)

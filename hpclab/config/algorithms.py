@@ -7,7 +7,15 @@ from typing import Literal
 from hpclab.config.section import Count, Fraction, NonNegative, Positive, Section
 
 
-class PPOSection(Section):
+class AlgorithmSection(Section):
+    """What every algorithm has."""
+
+    precision: Literal["float32", "tf32", "bf16"] = "tf32"
+    """How networks multiply matrices. float32: in float32. tf32: on GPUs in TF32, which rounds factors to 10 bits, as
+    mjlab 1.6.0 does. bf16: perceptrons in bfloat16, which rounds to 7 bits, the rest as tf32. All else is float32."""
+
+
+class PPOSection(AlgorithmSection):
     """Proximal policy optimisation. Source of the defaults: mjlab 1.6.0 + RSL-RL 5.4.2, G1."""
 
     name: Literal["ppo"] = "ppo"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": lambda: nn.ELU(inplace=True),  # in place: backward needs the result alone
@@ -18,7 +19,27 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def mlp(num_inputs: int, hidden_dims: Sequence[int], num_outputs: int, activation: str) -> nn.Sequential:
+class MLP(nn.Sequential):
+    """Layers one after the other. Input and output are float32."""
+
+    compute_dtype: torch.dtype | None = None
+    """What the layers compute in, by autocast; None: float32."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return (..., num_outputs) for (..., num_inputs)."""
+        if self.compute_dtype is None:
+            return self._run(inputs)
+        # Nothing is kept between calls: in a CUDA graph it would belong to the graph that happened to compute it.
+        with torch.autocast(inputs.device.type, self.compute_dtype, cache_enabled=False):
+            return self._run(inputs).float()
+
+    def _run(self, values: Tensor) -> Tensor:
+        for layer in self:
+            values = layer(values)
+        return values
+
+
+def mlp(num_inputs: int, hidden_dims: Sequence[int], num_outputs: int, activation: str) -> MLP:
     """Return linear layers (torch's default initialisation) with `activation` between them.
 
     Args:
@@ -31,4 +52,4 @@ def mlp(num_inputs: int, hidden_dims: Sequence[int], num_outputs: int, activatio
     for width in hidden_dims:
         layers += [nn.Linear(num_inputs, width), ACTIVATIONS[activation]()]
         num_inputs = width
-    return nn.Sequential(*layers, nn.Linear(num_inputs, num_outputs))
+    return MLP(*layers, nn.Linear(num_inputs, num_outputs))

@@ -28,6 +28,7 @@ from hpclab.metrics.console import ConsoleSink
 from hpclab.metrics.jsonl import JsonlSink
 from hpclab.metrics.record import Sink
 from hpclab.metrics.reporter import Reporter
+from hpclab.models.precision import set_float32_products
 from hpclab.run_folder import RunFolder, write_atomic
 from hpclab.runners.on_policy import OnPolicyRunner
 from hpclab.worker.context import WorkerContext
@@ -53,7 +54,7 @@ def train(
     config = load_config(run.config)
     device = _device(on_cpu)
     threads = config.env.threads or context.cpu_threads()
-    _prepare_torch(context, device)
+    _prepare_torch(config, context, device)
     seeding = start_streams(config, context.rank)
     num_envs = context.num_envs(config.env)
     _LOGGER.info(
@@ -158,8 +159,7 @@ def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
-def _prepare_torch(context: WorkerContext, device: torch.device) -> None:
+def _prepare_torch(config: RunConfig, context: WorkerContext, device: torch.device) -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(context.cpu_threads())
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # TF32, as mjlab 1.6.0
+    set_float32_products(config.algorithm.precision, device)

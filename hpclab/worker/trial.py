@@ -15,6 +15,7 @@ from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
 from hpclab.distributed.seeds import start_streams
 from hpclab.envs.make import make_env
+from hpclab.models.precision import set_float32_products
 from hpclab.runners.on_policy import OnPolicyRunner
 
 
@@ -30,6 +31,7 @@ def trial(config: RunConfig, *, device: torch.device, threads: int) -> Iterator[
     Raises:
         ConfigError: there is no such task, or the rank has too few environments for its mini-batches.
     """
+    set_float32_products(config.algorithm.precision, device)
     start_streams(config, 0)
     alone = Collectives()
     num_envs = config.env.num_envs

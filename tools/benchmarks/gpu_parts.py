@@ -30,6 +30,7 @@ from hpclab.config.load import load_config
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.make import make_env
 from hpclab.errors import CheckpointError
+from hpclab.models.precision import set_float32_products
 from hpclab.run_folder import RunFolder
 from hpclab.runners.capture import Captured
 
@@ -44,6 +45,7 @@ def measure_parts(run: RunFolder, device: torch.device, repeats: int) -> dict[st
         CheckpointError: the run's last checkpoint is not of one rank.
     """
     config = load_config(run.config)
+    set_float32_products(config.algorithm.precision, device)
     num_envs, steps = config.env.num_envs, config.algorithm.num_steps_per_env
     with closing(make_env(config, num_envs=num_envs, device=device, threads=config.env.threads or 1)) as env:
         algorithm = make_algorithm(
@@ -128,8 +130,6 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()
-    if options.device == "cuda":
-        torch.set_float32_matmul_precision("high")  # as in training
     print(json.dumps(measure_parts(RunFolder(options.run), torch.device(options.device), options.repeats)))
 
 

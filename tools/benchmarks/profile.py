@@ -255,8 +255,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", type=Path, help="keep the profiler's trace, for Perfetto")
     options = parser.parse_args(arguments)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # as in training
     config = load_config(options.config, [f"env.num_envs={options.num_envs}", *options.overrides])
     report = run(config, device, options)
     print_tables(report.values)
