@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpclab.run_folder import RunFolder
-from tests.cluster.slurm import SlurmCluster
+from tests.cluster.slurm import SlurmCluster, wait_until
 from tests.cluster.training import HPCLAB, PROJECT, Training, hpclab, write_config
 
 pytestmark = pytest.mark.cluster
@@ -46,9 +46,11 @@ def test_cancelling_a_job_that_waits(cluster: SlurmCluster, tmp_path: Path) -> N
     assert not training.attempts
 
 
-def test_scancel_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_scancel_is_final_also_while_a_notice_is_handled(cluster: SlurmCluster, tmp_path: Path) -> None:
     training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
     training.wait_for_iterations(3)
+    cluster.run("scancel", "--signal=USR2", training.job_id)
+    wait_until(training.run.stop_file(0).exists, "the notice has arrived")
     cluster.run("scancel", training.job_id)
     training.wait_for_end("CANCELLED")
     assert cluster.job(training.job_id)["Restarts"] == "0"

@@ -43,7 +43,7 @@ def check_cluster(config: Mapping[str, str] | None, partition: Mapping[str, str]
     else:
         yield ok("KillWait", f"{kill_wait} s" if kill_wait is not None else "unknown")
     size = number(config.get("MaxArraySize", ""))
-    yield ok("MaxArraySize", "unknown" if size is None else f"{size}: job arrays of up to {size - 1} members")
+    yield ok("MaxArraySize", "unknown" if size is None else f"{size}: job arrays of up to {size} members")
     requeue = config.get("JobRequeue", "1").startswith("1")
     yield ok("JobRequeue", "on" if requeue else "off by default; hpclab's jobs ask for --requeue themselves")
     accounting = config.get("AccountingStorageType", "")
@@ -72,7 +72,7 @@ def _preemption(config: Mapping[str, str], partition: Mapping[str, str]) -> Iter
         yield warning(
             "preemption",
             f"PreemptMode={mode}: a preempted job is cancelled, not requeued",
-            "the run saves first; go on with it by hpclab resume RUN",
+            "within its grace time the run saves and requeues itself; without one, go on by hpclab resume RUN",
         )
     elif "SUSPEND" in mode:
         yield warning(

@@ -44,7 +44,7 @@ def test_a_cluster_that_fits(cluster: Path, capsys: pytest.CaptureFixture[str]) 
         "ok      preemption      preempt/partition_prio, PreemptMode=REQUEUE: a preempted run saves, and goes on",
         "ok      ProctrackType   proctrack/cgroup",
         "ok      KillWait        30 s",
-        "ok      MaxArraySize    1001: job arrays of up to 1000 members",
+        "ok      MaxArraySize    1001: job arrays of up to 1001 members",
         "ok      accounting      none; hpclab status does without",
         "ok      partition       low",
         "ok      walltime        1440 min of 1440",
