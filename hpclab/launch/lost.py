@@ -16,6 +16,8 @@ from hpclab.launch.out_of_memory import hosts_without_memory
 from hpclab.run_folder import RunFolder
 
 _POLL_S = 0.25
+_WAIT_S = 5.0
+_WAIT_ENDING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,18 @@ def note_lost_nodes(stop_file: Path, hosts: Sequence[str]) -> list[str]:
     return down
 
 
-def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float = 5.0) -> LostNode | None:
+def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float | None = None) -> LostNode | None:
     """Return the node whose loss ended an attempt; None when a rank of a node that still talks failed first.
 
     Args:
         run: its error files and launcher's log are read.
         attempt: the attempt that has just failed.
         handover: what the nodes' tasks said of their agents.
-        wait_s: for ranks that fail only because another one did, and have not written so yet.
+        wait_s: for ranks that fail only because another one did, and have not written so yet. When not given, not long
+            where TERM has come: srun ends the step because a node's task has died, and will kill this one too.
     """
+    if wait_s is None:
+        wait_s = _WAIT_ENDING_S if run.stop_file(attempt).exists() else _WAIT_S
     end = time.monotonic() + wait_s
     while True:
         killed = _killed_agent(run, attempt, handover)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -31,6 +32,16 @@ def test_a_host_whose_ranks_say_nothing_is_lost(run: RunFolder, handover: Handov
     lost = lost_node(run, 0, handover, wait_s=0.0)
     assert lost is not None
     assert (lost.host, lost.cause) == ("n2", "node_failure")
+
+
+def test_where_the_step_is_ended_nobody_is_waited_for_long(run: RunFolder, handover: Handover) -> None:
+    write_error(run, 0, in_collective=True)
+    run.stop_file(0).write_text("SIGTERM received")
+    start = time.monotonic()
+    lost = lost_node(run, 0, handover)
+    assert lost is not None
+    assert lost.host == "n2"
+    assert time.monotonic() - start < 4.0, "srun kills after its KillWait"
 
 
 def test_a_rank_that_failed_by_itself_is_no_lost_node(run: RunFolder, handover: Handover) -> None:
