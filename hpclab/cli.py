@@ -24,6 +24,9 @@ app.add_typer(config_app, name="config")
 checkpoint_app = typer.Typer(help="Look at what a run has saved.", no_args_is_help=True)
 app.add_typer(checkpoint_app, name="checkpoint")
 
+bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file that describes the run.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/g1.")]
 Overrides = Annotated[
@@ -247,6 +250,25 @@ def schema() -> None:
     from hpclab.config.json_schema import run_json_schema
 
     print(json.dumps(run_json_schema(), indent=2))
+
+
+@bench_app.command("tune", cls=GpuIdsCommand)
+def bench_tune(
+    config: Config,
+    overrides: Overrides = None,
+    num_envs: Annotated[
+        str | None, typer.Option(metavar="N,M,...", help="Sizes to measure; else doubled while that gains.")
+    ] = None,
+    iterations: Annotated[int, typer.Option(metavar="I", min=1, help="Iterations to measure of each size.")] = 10,
+    gpu_ids: Annotated[
+        str | None, typer.Option(metavar="0 | none", help="The GPU to measure, else the first; none: the CPU.")
+    ] = None,
+) -> None:
+    """Find the number of environments that trains fastest here, and the contact buffers that it needs."""
+    from hpclab.launch.bench import tune
+
+    ids = None if gpu_ids is None else gpu_ids.replace(",", " ").split()
+    tune(config, overrides or [], num_envs=num_envs, iterations=iterations, gpu_ids=ids)
 
 
 Saved = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="runs/g1 or runs/g1/checkpoints/iter-000050.")]

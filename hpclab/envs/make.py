@@ -14,7 +14,7 @@ def make_env(config: RunConfig, *, num_envs: int, device: torch.device, threads:
     """Build `num_envs` environments of the run's task for one rank.
 
     Args:
-        config: the run; its `task` and `env.backend` are read.
+        config: the run; its `task` and `env` are read.
         num_envs: environments of this rank.
         device: where tensors live, and on CUDA also the physics.
         threads: CPU threads for physics.
@@ -30,7 +30,7 @@ def make_env(config: RunConfig, *, num_envs: int, device: torch.device, threads:
         num_substeps=task.decimation,
         backend=config.env.backend,
         threads=threads,
-        njmax=task.njmax,
-        nconmax=task.nconmax,
+        njmax=config.env.njmax or task.njmax,
+        nconmax=config.env.nconmax or task.nconmax,
     )
     return ManagerEnv(config.task, task, sim)

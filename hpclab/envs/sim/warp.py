@@ -200,6 +200,18 @@ class WarpSim:
         count.zero_()
         return {name: value for name, value in counts.items() if value}
 
+    def loads(self) -> dict[str, Tensor]:
+        """Return live counts of the last substep, also of what found no place.
+
+        `rows` (N,) constraint rows of each world, which njmax limits; `contacts` and `pairs` (1,) contacts and candidate
+        pairs of geoms over all worlds, which nconmax * N limits.
+        """
+        return {
+            "rows": _tensor(self._d.nefc),
+            "contacts": _tensor(self._d.nacon),
+            "pairs": _tensor(self._d.ncollision),
+        }
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return float32 state rows (`integration`), model values (`model/...`) and live tensors (`live/...`)."""
         with self._on_stream():

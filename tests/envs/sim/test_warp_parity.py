@@ -235,6 +235,9 @@ def test_full_arrays_are_reported_by_name(g1: mujoco.MjModel, njmax: int, nconma
     counts = sim.read_diagnostics()
     assert counts == dict.fromkeys(expected, 1)
     assert sim.read_diagnostics() == {}
+    loads = {name: int(load) for name, load in sim.loads().items()}  # also of what found no place
+    assert (loads["rows"] > njmax) == ("constraint_overflow" in expected)
+    assert (loads["contacts"] > nconmax) == ("contact_overflow" in expected)
 
 
 def test_make_sim_chooses_by_device() -> None:
