@@ -93,9 +93,8 @@ def _look(folder: SweepFolder, index: int, values: dict[str, Any], overrides: li
         raise ConfigError(f"{run.path}: was started another way than its sweep; resume it by itself")
     config = runs.named(load_config(run.config, overrides), run)
     attempts = jobs.read(run)
-    state = attempts[-1].cause if attempts else "never started"
-    if state is None:
-        state = "cancelled" if run.cancel_request.exists() else "interrupted"
+    without_end = "cancelled" if run.cancel_request.exists() else "interrupted"
+    state = (attempts[-1].cause or without_end) if attempts else "never started"
     owner = lock.read_owner(run)
     alive = owner if owner is not None and owner.is_alive() else None
     return _Found(Member(index, (), values), run, config, how, state, alive)
