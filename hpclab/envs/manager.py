@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -55,7 +56,9 @@ class ManagerEnv:
         self.resetting = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self.joints = Joints(sim, self.buffers)
 
+        self._trackers: list[Tracker] = []
         self._action: Action = task.action.bind(self)
+        self._before_substep: Callable[[], None] | None = getattr(self._action, "before_substep", None)
         self.num_actions = self._action.num_actions
         self.actions = self.buffers.per_env("actions", self.num_actions)
         self.previous_actions = self.buffers.per_env("previous_actions", self.num_actions)
@@ -66,7 +69,7 @@ class ManagerEnv:
             self.trackers[tracker] = term.bind(self)
         for command, term in task.commands.items():
             self.commands[command] = term.bind(self)
-        self._trackers: list[Tracker] = list(self.trackers.values())
+        self._trackers.extend(self.trackers.values())
         self._commands: list[Command] = list(self.commands.values())
         self._curricula: dict[str, Curriculum] = {name: term.bind(self) for name, term in task.curriculum.items()}
         self.events = EventManager(self, task.events)
@@ -114,7 +117,7 @@ class ManagerEnv:
         self.previous_actions.copy_(self.actions)
         self.actions.copy_(actions)
         self._action.apply(self.actions)
-        self.sim.step()
+        self.sim.step(self._before_substep)
         for tracker in self._trackers:
             tracker.after_step()
         self.episode_length.add_(1)

@@ -86,7 +86,11 @@ class EventTerm(Term):
 
 
 class Action(Protocol):
-    """Turns policy actions into actuator inputs."""
+    """Turns policy actions into actuator inputs.
+
+    One that also has a method `before_substep(self) -> None` is called before each physics substep, to write `sim.ctrl`
+    from the current state of the joints.
+    """
 
     num_actions: int
 

@@ -101,6 +101,29 @@ def load(
     return spec
 
 
+def as_motors(spec: mujoco.MjSpec) -> None:
+    """Turn the robot's actuators into plain motors, whose input is the effort [N m or N], within its limits."""
+    for actuator in spec.actuators:
+        limit = [float(value) for value in actuator.forcerange]
+        actuator.set_to_motor()
+        actuator.forcerange = limit
+    _clear_default_inputs(spec)
+
+
+def as_velocity_servos(spec: mujoco.MjSpec, damping: float) -> None:
+    """Turn the robot's actuators into velocity servos: effort = damping * (input - velocity), within its limits."""
+    for actuator in spec.actuators:
+        limit = [float(value) for value in actuator.forcerange]
+        actuator.set_to_velocity(kv=damping)
+        actuator.forcerange = limit
+    _clear_default_inputs(spec)
+
+
+def _clear_default_inputs(spec: mujoco.MjSpec) -> None:
+    for key in spec.keys:
+        key.ctrl = [0.0] * len(spec.actuators)
+
+
 def add_plane(spec: mujoco.MjSpec) -> None:
     """Put the robot on an infinite plane at height 0."""
     ground = spec.worldbody.add_body(name=TERRAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -62,6 +63,7 @@ class MujocoSim:
         self._fresh, self._held = kinematic_columns(model)
         self._record: list[str] = []
         self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
+        self._one_sensordata = np.zeros((num_envs, 1, model.nsensordata))
         self._bad_counts = self._batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
         self._bad_total = self._bad_counts.sum(axis=1)
         self._reported = self._batch.warning[:, :, 1].sum(axis=0)
@@ -126,20 +128,28 @@ class MujocoSim:
         if any(name in mujoco.MjModel._setconst_inputs for name in changed):
             self._batch.set_const()
 
-    def step(self) -> None:
-        """Advance every world by `num_substeps` substeps under constant `ctrl`."""
-        np.copyto(self._state_ctrl, self._ctrl)
-        # a world that MuJoCo auto-resets stops for the rest of this call
-        self._batch.rollout(
-            self.num_substeps, record=self._record, out=dict.fromkeys(self._record, self._substep_sensordata)
-        )
-        if self._record:
-            np.copyto(self._history, self._substep_sensordata, casting="same_kind")
+    def step(self, control: Callable[[], None] | None = None) -> None:
+        """Advance every world by `num_substeps` substeps; see `Sim.step`."""
+        if control is None:
+            self._advance(self._history, self._substep_sensordata)
+        else:
+            for substep in range(self.num_substeps):
+                control()
+                self._advance(self._history[:, substep : substep + 1], self._one_sensordata)
+                self._refresh_state()
         np.copyto(self._sensordata, self._state_sensordata, casting="same_kind")
         for source, live in self._fields.values():
             np.copyto(live, source, casting="same_kind")
         self._refresh_state()
         self._find_diverged()
+
+    def _advance(self, history: Float32, scratch: npt.NDArray[np.float64]) -> None:
+        """Simulate as many substeps as the (N, S, dim) history of their sensors is long, under the present `ctrl`."""
+        np.copyto(self._state_ctrl, self._ctrl)
+        # a world that MuJoCo auto-resets stops for the rest of this call
+        self._batch.rollout(history.shape[1], record=self._record, out=dict.fromkeys(self._record, scratch))
+        if self._record:
+            np.copyto(history, scratch, casting="same_kind")
 
     def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:
         """Put worlds with `mask` True into a state; see `Sim.write_state`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -74,8 +75,12 @@ class Sim(Protocol):
         """Make per-world model values take effect, with the constants that follow from them."""
         ...
 
-    def step(self) -> None:
-        """Advance every world by `num_substeps` physics substeps of `model.opt.timestep`, under constant `ctrl`."""
+    def step(self, control: Callable[[], None] | None = None) -> None:
+        """Advance every world by `num_substeps` physics substeps of `model.opt.timestep`.
+
+        `ctrl` is constant, unless `control` is given: that is called before each substep, may read `qpos` and `qvel`,
+        which are current, and writes `ctrl`.
+        """
         ...
 
     def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:

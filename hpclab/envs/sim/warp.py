@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -89,6 +90,7 @@ class WarpSim:
         self._model_fields: dict[str, Tensor] = {}
         self._committed: dict[str, Tensor] = {}
         self._step = _Graph(self._launch_step)
+        self._substeps = [_Graph(functools.partial(self._launch_substep, i)) for i in range(num_substeps)]
         self._forward = _Graph(self._launch_forward)
 
     def sensor(self, name: str) -> Tensor:
@@ -100,7 +102,7 @@ class WarpSim:
         columns = sensor_columns(self.model, name)
         if not self._record:
             self._record = True
-            self._step.drop()
+            self._drop_graphs()
         return self._history_tensor[:, :, columns]
 
     def field(self, name: str) -> Tensor:
@@ -118,21 +120,35 @@ class WarpSim:
         Raises:
             ValueError: mujoco-warp has no such field per world.
         """
+        if name == "opt.gravity":
+            return self._gravity()
         if name not in self._model_fields:
             needed = {name}
             if name in mujoco.MjModel._setconst_inputs:
                 needed |= {*_CONSTANTS, *(_BOUNDS if name == "geom_size" else ())}
             kept = {other: getattr(self._m, other) for other in self._batched}
+            gravity = self._m.opt.gravity
             self._batched |= needed
             with self._on_stream():
                 self._m = self._put_model()
+            self._m.opt.gravity = gravity
             for other, array in kept.items():
                 setattr(self._m, other, array)
             self._model_fields[name] = _tensor(getattr(self._m, name))
             self._committed[name] = self._model_fields[name].clone()
-            self._step.drop()
-            self._forward.drop()
+            self._drop_graphs()
         return self._model_fields[name]
+
+    def _gravity(self) -> Tensor:
+        if "opt.gravity" not in self._model_fields:
+            with self._on_stream():
+                per_world = wp.zeros(self.num_envs, dtype=wp.vec3)
+                per_world.fill_(wp.vec3(*self.model.opt.gravity))
+                self._m.opt.gravity = per_world
+            self._model_fields["opt.gravity"] = _tensor(per_world)
+            self._committed["opt.gravity"] = self._model_fields["opt.gravity"].clone()
+            self._drop_graphs()
+        return self._model_fields["opt.gravity"]
 
     def commit_model(self) -> None:
         """Make per-world model values take effect, with the constants that follow from them."""
@@ -144,10 +160,16 @@ class WarpSim:
         if any(name in mujoco.MjModel._setconst_inputs for name in changed):
             self._set_const()
 
-    def step(self) -> None:
-        """Advance every world by `num_substeps` substeps under constant `ctrl`."""
+    def step(self, control: Callable[[], None] | None = None) -> None:
+        """Advance every world by `num_substeps` substeps; see `Sim.step`."""
         with self._on_stream():
-            self._step.run(self._wp_device)
+            if control is None:
+                self._step.run(self._wp_device)
+                return
+            for substep in self._substeps:
+                control()
+                substep.run(self._wp_device)
+            self._launch_find_diverged()
 
     def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:
         """Put worlds with `mask` True into a state; see `Sim.write_state`."""
@@ -243,8 +265,7 @@ class WarpSim:
 
     def close(self) -> None:
         """Free graphs and device arrays."""
-        self._step.drop()
-        self._forward.drop()
+        self._drop_graphs()
         self._captures.clear()
         self._synchronize()
         del self._m, self._d
@@ -259,12 +280,23 @@ class WarpSim:
             mjw.set_const(self._m, self._d)
         self._synchronize()
 
+    def _drop_graphs(self) -> None:
+        for graph in (self._step, self._forward, *self._substeps):
+            graph.drop()
+
     def _launch_step(self) -> None:
-        m, d = self._m, self._d
         for substep in range(self.num_substeps):
-            mjw.step(m, d)
-            if self._record:
-                wp.launch(kernels.record, d.sensordata.shape, inputs=[d.sensordata, substep], outputs=[self._history])
+            self._launch_substep(substep)
+        self._launch_find_diverged()
+
+    def _launch_substep(self, substep: int) -> None:
+        m, d = self._m, self._d
+        mjw.step(m, d)
+        if self._record:
+            wp.launch(kernels.record, d.sensordata.shape, inputs=[d.sensordata, substep], outputs=[self._history])
+
+    def _launch_find_diverged(self) -> None:
+        d = self._d
         wp.launch(
             kernels.find_diverged,
             self.num_envs,

@@ -163,6 +163,19 @@ class JointProperty:
         self._values[:, self._dofs] = apply(now, draw(now.shape, *self._draw), self._operation)
 
 
+class Gravity:
+    """Shift of gravity within x, y, z [m/s^2] of the model's own."""
+
+    def __init__(self, env: ManagerEnv, *, x: Range, y: Range, z: Range) -> None:
+        self._gravity = env.sim.model_field("opt.gravity")
+        self._lower = torch.tensor([x[0], y[0], z[0]], device=env.device)
+        self._width = torch.tensor([x[1], y[1], z[1]], device=env.device) - self._lower
+
+    def __call__(self) -> None:
+        """Draw and write."""
+        self._gravity.add_(torch.addcmul(self._lower, torch.rand_like(self._gravity), self._width))
+
+
 class EncoderBias:
     """startup or reset: what each joint's encoder adds to the position it reports [rad or m].
 

@@ -161,6 +161,52 @@ def test_writes_and_pushes_touch_only_the_masked_worlds(cartpole_pair: tuple[Muj
 
 
 @pytest.mark.parametrize("backend", [0, 1], ids=["mujoco", "warp"])
+def test_control_is_asked_for_before_each_substep_with_the_current_state(
+    g1_pair: tuple[MujocoSim, WarpSim], backend: int
+) -> None:
+    sim = g1_pair[backend]
+    start(sim, 4)
+    constant = sim.ctrl.clone()
+    begin = sim.qpos.clone(), sim.qvel.clone()
+    sim.step()
+    expected, history = sim.qpos.clone(), sim.sensor_history("left_foot_contact_force").clone()
+    sim.write_state(*begin, ALL)
+    sim.ctrl.zero_()
+    seen: list[Tensor] = []
+
+    def control() -> None:
+        seen.append(sim.qpos.clone())
+        sim.ctrl.copy_(constant)
+
+    sim.step(control)
+    torch.testing.assert_close(sim.qpos, expected)
+    torch.testing.assert_close(sim.sensor_history("left_foot_contact_force"), history, rtol=1e-3, atol=1e-2)
+    assert len(seen) == sim.num_substeps == 2
+    assert torch.equal(seen[0], begin[0])
+    assert (seen[1] != begin[0]).any()
+    assert (seen[1] != sim.qpos).any()
+
+
+@pytest.mark.parametrize("backend", [0, 1], ids=["mujoco", "warp"])
+def test_gravity_of_single_worlds(cartpole_pair: tuple[MujocoSim, WarpSim], backend: int) -> None:
+    sim = cartpole_pair[backend]
+    gravity = sim.model_field("opt.gravity")
+    gravity[1] = 0.0
+    gravity[2, 2] *= -1.0
+    sim.commit_model()
+    leaning = torch.tensor([[0.0, 0.1]]).repeat(N, 1)
+    sim.write_state(leaning, torch.zeros(N, 2), ALL)
+    sim.ctrl.zero_()
+    for _ in range(5):
+        sim.step()
+    assert sim.qvel[0, 1] > 0.01  # falls
+    assert abs(float(sim.qvel[1, 1])) < 1e-6
+    assert sim.qvel[2, 1] < -0.01  # rises
+    gravity.copy_(torch.tensor(sim.model.opt.gravity, dtype=torch.float32).expand(N, 3))
+    sim.commit_model()
+
+
+@pytest.mark.parametrize("backend", [0, 1], ids=["mujoco", "warp"])
 def test_a_diverged_world_is_flagged_and_recovers(g1_pair: tuple[MujocoSim, WarpSim], backend: int) -> None:
     sim = g1_pair[backend]
     start(sim, 6)

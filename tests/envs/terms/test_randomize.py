@@ -102,6 +102,15 @@ def test_joint_properties(model: mujoco.MjModel, name, field: str, operation) ->
     assert (values[:, others] == torch.tensor(getattr(model, field)[others], dtype=torch.float32)).all()
 
 
+def test_gravity_differs_between_environments(model: mujoco.MjModel) -> None:
+    env = env_of(model)
+    randomize.Gravity(env, x=(-0.5, 0.5), y=(0.0, 0.0), z=(-1.0, 1.0))()
+    gravity = env.sim.model_field("opt.gravity")
+    assert spread(gravity[:, 0]) == pytest.approx((-0.5, 0.5), abs=0.02)
+    assert gravity[:, 1].abs().max() == 0
+    assert spread(gravity[:, 2]) == pytest.approx((-10.81, -8.81), abs=0.05)
+
+
 def test_encoder_bias_at_resets_is_drawn_for_ended_environments_alone(model: mujoco.MjModel) -> None:
     env = env_of(model)
     bias = randomize.EncoderBias(env, range=(-0.015, 0.015))

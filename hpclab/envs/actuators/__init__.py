@@ -1,0 +1,1 @@
+"""Actuator models: what a drive makes of its target, computed before each physics substep."""
