@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slurm_lab import cluster
-from slurm_lab.settings import CONTROLLER
+from slurm_lab.settings import CONTROLLER, load_settings
 from slurm_lab.soaked_run import SoakedRun
 
 _DOWN_S = 60.0
+_PREEMPTED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,18 @@ def preemption(run: SoakedRun, rng: random.Random) -> str:
     command = ("sbatch", "--parsable", "--output=/dev/null", "--partition=high", "--nodes=2", "--exclusive")
     run.on(CONTROLLER, *command, "--wrap=true")
     return "both nodes taken"
+
+
+def preemption_without_grace(run: SoakedRun, rng: random.Random) -> str:
+    """The same in a partition that gives no grace time: TERM at once, and nothing to ask for."""
+    partition = ("scontrol", "update", "partitionname=low")
+    run.on(CONTROLLER, *partition, "gracetime=0")
+    try:
+        preemption(run, rng)
+        run.wait(lambda: run.state() != "RUNNING", "the preemption", _PREEMPTED_S)
+    finally:
+        run.on(CONTROLLER, *partition, f"gracetime={load_settings(run.layout).grace_s}")
+    return "both nodes taken, no grace"
 
 
 def usr2(run: SoakedRun, rng: random.Random) -> str:
@@ -64,6 +77,7 @@ def cancellation(run: SoakedRun, rng: random.Random) -> str:
 
 EVENTS = (
     Event("preemption", preemption, frozenset({"preempted"})),
+    Event("no grace", preemption_without_grace, frozenset({"preempted"})),
     Event("USR2", usr2, frozenset({"preempted"})),
     Event("rank kill", rank_kill, frozenset({"crashed"})),
     Event("node crash", node_crash, frozenset({"node_failure"})),
