@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Train on a real Slurm cluster of two nodes while something happens to the run every 30 to 60 seconds.
 
-Preemption (with a grace time, without one), USR2, kill -9 of a rank, a node's power cut, scancel: in random order. At the
-end the run is completed, and a table says whether every iteration was done exactly once and nothing was left behind.
-Needs root, on Debian, as tools/slurm_cluster.py does. Exit code 0 when every check passed.
+Preemption (with a grace time, without one), USR2, kill -9 of a rank, a node's power cut, scancel: in random order. At
+the end the run is completed, and a table says whether every iteration was done exactly once and nothing was left
+behind. Needs root, on Debian, as tools/slurm_cluster.py does. Exit code 0 when every check passed.
 """
 
 from __future__ import annotations
