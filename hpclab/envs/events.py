@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.constants import constant
 from hpclab.envs.joints import default_qpos
 from hpclab.envs.spec import EventTerm
 
@@ -16,21 +17,31 @@ if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
 
 
+def nobody(mask: Tensor) -> bool:
+    """Return whether there is no environment in `mask` (N,), on the CPU, where looking costs less than acting on none.
+
+    On other devices, which would have to be waited for, the answer is no.
+    """
+    return mask.device.type == "cpu" and not mask.numpy().any()
+
+
 class IntervalEvent:
     """Calls a term with the mask of the environments whose time has come, and draws their next time."""
 
     def __init__(self, env: ManagerEnv, name: str, term: EventTerm) -> None:
         self._event = term.bind(env)
-        self._step_dt = env.step_dt
+        self._step_dt = constant(env.step_dt, env.device)
+        self._almost_zero = constant(1e-6, env.device)  # rounding of many small steps must not add one
         self._range_s = term.interval_s
         self._time_left = env.buffers.per_env(f"events/{name}/time_left_s")
 
     def step(self) -> None:
         """Let one control step pass."""
         self._time_left.sub_(self._step_dt)
-        due = self._time_left < 1e-6  # rounding of many small steps must not add one
-        self._event(due)
-        self.reset(due)
+        due = self._time_left < self._almost_zero
+        if not nobody(due):
+            self._event(due)
+            self.reset(due)
 
     def reset(self, mask: Tensor) -> None:
         """Draw a new time where `mask` (N,) is True."""

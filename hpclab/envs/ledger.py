@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from hpclab.envs.buffers import Buffers
+from hpclab.envs.constants import constant
 
 
 class EpisodeLedger:
@@ -27,9 +28,9 @@ class EpisodeLedger:
         self.sums.add_(values)
 
     def close(self, ended: Tensor, weight: Tensor) -> None:
-        """Move the sums of environments in `ended` (N,) bool, times `weight` (N,), to the totals."""
-        self.totals.addmv_(self._by_tag, weight * ended)
-        self.sums.masked_fill_(ended[:, None], 0.0)
+        """Move the sums of environments in `ended` (N,) bool, times `weight` (N,) or (), to the totals."""
+        self.totals.addmv_(self._by_tag, torch.where(ended, weight, constant(0.0, ended.device)))
+        self.sums.masked_fill_(ended.unsqueeze(1), 0.0)
 
     def read(self) -> dict[str, Tensor]:
         """Return the totals by tag, each 0-dimensional, and clear them."""

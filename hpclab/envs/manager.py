@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hpclab.envs.buffers import Buffers
-from hpclab.envs.events import EventManager
+from hpclab.envs.events import EventManager, nobody
 from hpclab.envs.joints import Joints
 from hpclab.envs.observations import ObservationManager
 from hpclab.envs.rewards import MetricManager, RewardManager
@@ -52,7 +52,6 @@ class ManagerEnv:
         self.buffers = Buffers(self.num_envs, self.device)
         self.episode_length = self.buffers.per_env("episode_length", dtype=torch.int64)
         self.step_count = self.buffers.shared("step_count", 1, dtype=torch.int64)
-        self._episodes_ended = self.buffers.shared("episodes_ended")
         self.resetting = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self.joints = Joints(sim, self.buffers)
 
@@ -134,13 +133,14 @@ class ManagerEnv:
         return Step(self.refresh(dones), rewards, dones, time_outs)
 
     def _reset(self, mask: Tensor) -> None:
+        if nobody(mask):
+            return
         self.rewards.close_episodes(mask)
         self._metrics.close_episodes(mask)
-        self._episodes_ended.add_(mask.sum())
         self.events.reset(mask)
         for tracker in self._trackers:
             tracker.reset(mask)
-        rows = mask[:, None]
+        rows = mask.unsqueeze(1)
         self.actions.masked_fill_(rows, 0.0)
         self.previous_actions.masked_fill_(rows, 0.0)
         self.episode_length.masked_fill_(mask, 0)
@@ -161,9 +161,8 @@ class ManagerEnv:
 
     def read_episode_totals(self) -> EpisodeTotals:
         """Return the totals since the last call and clear them."""
-        count = self._episodes_ended.clone()
-        self._episodes_ended.zero_()
-        sums = self.rewards.ledger.read() | self.terminations.read_totals() | self._metrics.ledger.read()
+        count, terminations = self.terminations.read_totals()
+        sums = self.rewards.ledger.read() | terminations | self._metrics.ledger.read()
         return EpisodeTotals(count, sums)
 
     def read_diagnostics(self) -> dict[str, float]:

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.constants import constant
 from hpclab.envs.ledger import EpisodeLedger
 from hpclab.envs.spec import RewardTerm, Term
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hpclab.envs.manager import ManagerEnv
+
+
+def _by_term(terms: Sequence[Callable[[], Tensor]]) -> Tensor:
+    """Evaluate K terms; return (K, N) values. One after the other and reshaped: stacking makes a view of each first."""
+    return torch.cat([term() for term in terms]).view(len(terms), -1)
 
 
 class RewardManager:
@@ -32,12 +38,12 @@ class RewardManager:
         factors = [term.weight * env.step_dt for term in evaluated.values()]
         self._factors = torch.tensor(factors, device=env.device).unsqueeze(1)
         self.ledger = EpisodeLedger(env.buffers, "rewards", [f"Episode_Reward/{name}" for name in self.names])
-        self._per_episode = torch.full((env.num_envs,), 1.0 / env.episode_length_s, device=env.device)
+        self._per_episode = constant(1.0 / env.episode_length_s, env.device)
         self.values = torch.zeros(env.num_envs, len(self.names), device=env.device)
 
     def compute(self) -> Tensor:
         """Return the (N,) reward of this control step."""
-        by_term = torch.stack([term() for term in self._terms]).mul_(self._factors)
+        by_term = _by_term(self._terms).mul_(self._factors)
         self.values = by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).t()
         self.ledger.add(self.values)
         return by_term.sum(dim=0)
@@ -53,17 +59,18 @@ class MetricManager:
     def __init__(self, env: ManagerEnv, terms: Mapping[str, Term]) -> None:
         self._terms = [term.bind(env) for term in terms.values()]
         self._steps = env.buffers.per_env("metrics/steps")
+        self._one = constant(1.0, env.device)
         self.ledger = EpisodeLedger(env.buffers, "metrics", [f"Metrics/{name}" for name in terms])
 
     def compute(self) -> None:
         """Take in this control step."""
         if self._terms:
-            by_term = torch.stack([term() for term in self._terms])
+            by_term = _by_term(self._terms)
             self.ledger.add(by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).t())
-            self._steps.add_(1.0)
+            self._steps.add_(self._one)
 
     def close_episodes(self, ended: Tensor) -> None:
         """Book the episodes of environments in `ended` (N,)."""
         if self._terms:
-            self.ledger.close(ended, self._steps.clamp(min=1.0).reciprocal())
+            self.ledger.close(ended, self._steps.clamp(min=1.0).reciprocal_())
             self._steps.masked_fill_(ended, 0.0)

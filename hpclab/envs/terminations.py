@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,18 +31,20 @@ class TerminationManager:
         self._num_terminations = sum(not getattr(all_terms[name], "time_out", False) for name in ordered)
         self._terms = [all_terms[name].bind(env) for name in ordered]
         self._tags = [f"Episode_Termination/{name}" for name in ordered]
-        self._totals = env.buffers.shared("terminations/totals", len(ordered))
+        # summed over the environments when read, which is seldom
+        self._counts = env.buffers.per_env("terminations/counts", len(ordered) + 1)
+        self._by_tag = self._counts.t()
 
     def compute(self) -> tuple[Tensor, Tensor]:
         """Return (N,) bool masks: the episode ended; it ended by a time limit alone."""
-        fired = torch.stack([term() for term in self._terms])
-        self._totals.add_(fired.sum(dim=1))
-        terminated = fired[: self._num_terminations].any(dim=0)
-        dones = fired.any(dim=0)
+        fired: list[Tensor] = [term() for term in self._terms]
+        terminated = functools.reduce(torch.logical_or, fired[: self._num_terminations])
+        dones = functools.reduce(torch.logical_or, fired[self._num_terminations :], terminated)
+        self._by_tag.add_(torch.cat([*fired, dones]).view(len(fired) + 1, -1))
         return dones, dones > terminated
 
-    def read_totals(self) -> dict[str, Tensor]:
-        """Return how often each term ended an episode since the last call, and clear the counts."""
-        values = self._totals.clone()
-        self._totals.zero_()
-        return dict(zip(self._tags, torch.unbind(values), strict=True))
+    def read_totals(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return how many episodes ended since the last call, and how many by each term; clear the counts."""
+        *by_term, count = self._counts.sum(dim=0).unbind()
+        self._counts.zero_()
+        return count, dict(zip(self._tags, by_term, strict=True))

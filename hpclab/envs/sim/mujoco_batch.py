@@ -61,15 +61,17 @@ class MujocoSim:
         self._state_sensordata = self._batch.bind("sensordata") if model.nsensordata else np.zeros((num_envs, 0))
         self._disableflags = self._batch.expand("opt.disableflags")
         self._fresh, self._held = kinematic_columns(model)
-        self._record: list[str] = []
+        self._history_columns: list[slice] = []
         self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
         self._one_sensordata = np.zeros((num_envs, 1, model.nsensordata))
         self._bad_counts = self._batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
-        self._bad_total = self._bad_counts.sum(axis=1)
+        self._bad_before = self._bad_counts.copy()
         self._reported = self._batch.warning[:, :, 1].sum(axis=0)
 
-        # one array, so that one pass looks at all that may diverge
-        self._moving = np.concatenate([self._state_qpos, self._state_qvel], axis=1).astype(np.float32)
+        # positions and velocities in one array, as they lie in a state row: one copy, one look at all that may diverge
+        first = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_TIME)
+        self._state_moving = self._batch.state[:, first : first + model.nq + model.nv]
+        self._moving = self._state_moving.astype(np.float32)
         self._live: dict[str, npt.NDArray[Any]] = {
             "qpos": self._moving[:, : model.nq],
             "qvel": self._moving[:, model.nq :],
@@ -93,7 +95,8 @@ class MujocoSim:
     def sensor_history(self, name: str) -> Tensor:
         """Return the live (N, num_substeps, dim) values of one named sensor in each substep of the last `step`."""
         columns = sensor_columns(self.model, name)
-        self._record = ["sensordata"]
+        if columns not in self._history_columns:
+            self._history_columns.append(columns)
         return torch.from_numpy(self._history)[:, :, columns]
 
     def field(self, name: str) -> Tensor:
@@ -147,9 +150,10 @@ class MujocoSim:
         """Simulate as many substeps as the (N, S, dim) history of their sensors is long, under the present `ctrl`."""
         np.copyto(self._state_ctrl, self._ctrl)
         # a world that MuJoCo auto-resets stops for the rest of this call
-        self._batch.rollout(history.shape[1], record=self._record, out=dict.fromkeys(self._record, scratch))
-        if self._record:
-            np.copyto(history, scratch, casting="same_kind")
+        record = {"sensordata": scratch} if self._history_columns else {}
+        self._batch.rollout(history.shape[1], record=list(record), out=record)
+        for columns in self._history_columns:
+            np.copyto(history[:, :, columns], scratch[:, :, columns], casting="same_kind")
 
     def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:
         """Put worlds with `mask` True into a state; see `Sim.write_state`."""
@@ -230,18 +234,18 @@ class MujocoSim:
         del self._batch
 
     def _refresh_state(self) -> None:
-        np.copyto(self._qpos, self._state_qpos, casting="same_kind")
-        np.copyto(self._qvel, self._state_qvel, casting="same_kind")
+        np.copyto(self._moving, self._state_moving, casting="same_kind")
 
     def _find_diverged(self) -> None:
         """Flag worlds that MuJoCo reset by itself, and those whose new state it would reset in the next substep."""
-        total = self._bad_counts.sum(axis=1)
-        # a small sum of squares, far cheaper than a maximum per world, means that every number is small
-        if np.vdot(self._moving, self._moving) < mujoco.mjMAXVAL**2 and np.array_equal(total, self._bad_total):
+        # a small sum of squares, far cheaper than a maximum per world, means that every number is small; and bytes are
+        # compared, because NumPy's functions for it take several times as long
+        small = np.vdot(self._moving, self._moving) < mujoco.mjMAXVAL**2
+        if small and self._bad_counts.tobytes() == self._bad_before.tobytes():
             return
         finite = np.abs(self._moving).max(axis=1, initial=0.0) < mujoco.mjMAXVAL
-        self._diverged |= (total != self._bad_total) | ~finite
-        self._bad_total = total
+        self._diverged |= (self._bad_counts != self._bad_before).any(axis=1) | ~finite
+        self._bad_before = self._bad_counts.copy()
 
 
 class _ModelField:

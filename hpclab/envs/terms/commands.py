@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.constants import constant
+
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
 
@@ -55,13 +57,14 @@ class VelocityCommand:
         """Name the sensor of the body's x axis in the world; ranges in [m/s], [rad/s], [rad], [s]; shares in 0..1."""
         forward = env.sensor(forward_axis)
         self._axis_x, self._axis_y = forward[:, 0], forward[:, 1]
-        self._step_dt = env.step_dt
+        self._step_dt, self._zero = constant(env.step_dt, env.device), constant(0.0, env.device)
+        self._half_turn, self._turn = constant(math.pi, env.device), constant(2 * math.pi, env.device)
         self._shares = torch.tensor([follow_heading, standing, forward_only], device=env.device)
         self._slowest_ahead = torch.tensor([min_forward, 0.0, 0.0], device=env.device)
         self._ahead_only = torch.tensor([1.0, 0.0, 0.0], device=env.device)
         self._linear_part = torch.tensor([1.0, 1.0, 0.0], device=env.device)
-        self._heading_stiffness = heading_stiffness
-        self._active_speed = active_speed
+        self._heading_stiffness = constant(heading_stiffness, env.device)
+        self._active_speed = constant(active_speed, env.device)
         per_column = torch.tensor([vx, vy, yaw_rate, heading, resample_s, (0, 1), (0, 1), (0, 1)], dtype=torch.float32)
         self._limits = env.buffers.shared(f"{name}/limits", 2, _WIDTH)
         self._limits.copy_(per_column.t())
@@ -81,9 +84,9 @@ class VelocityCommand:
     def update(self, fresh: Tensor) -> None:
         """Let one control step pass, except in environments of `fresh` (N,), which get a new command at once."""
         self._time_left.sub_(self._step_dt)
-        due = (self._time_left <= 0) | fresh
+        due = (self._time_left <= self._zero) | fresh
         drawn = torch.addcmul(self._lower, torch.rand_like(self._drawn), self._upper - self._lower)
-        torch.where(due[:, None], drawn, self._drawn, out=self._drawn)
+        torch.where(due.unsqueeze(1), drawn, self._drawn, out=self._drawn)
         self._evaluate()
 
     def hold(self, value: Tensor) -> None:
@@ -96,12 +99,12 @@ class VelocityCommand:
     def _evaluate(self) -> None:
         follows, stands, forward = (self._flags < self._shares).unbind(dim=1)
         ahead = torch.maximum(self._velocity.abs().mul_(self._ahead_only), self._slowest_ahead)
-        torch.where(forward[:, None], ahead, self._velocity, out=self.value)
+        torch.where(forward.unsqueeze(1), ahead, self._velocity, out=self.value)
         error = self._heading - torch.atan2(self._axis_y, self._axis_x)
-        error = error.add_(math.pi).remainder_(2 * math.pi).sub_(math.pi)
+        error = error.add_(self._half_turn).remainder_(self._turn).sub_(self._half_turn)
         rate = error.mul_(self._heading_stiffness).clamp_(self._slowest_rate, self._fastest_rate)
         torch.where(follows > forward, rate, self._rate, out=self._rate)
-        self.value.masked_fill_(stands[:, None], 0.0)
+        self.value.masked_fill_(stands.unsqueeze(1), 0.0)
         torch.mul(self.value, self._linear_part, out=self.linear)
         torch.sub(self.value, self.linear, out=self.angular)
         torch.add(torch.hypot(self._vx, self._vy), self._rate.abs(), out=self.speed)

@@ -72,10 +72,12 @@ class PushRoot:
         self._delta = torch.zeros_like(env.sim.qvel)
         self._linear, self._angular = self._delta[:, :3], self._delta[:, 3:6]
         self._lower, self._width = _limits([*linear, *angular], env.device)
+        self._push = torch.zeros(env.num_envs, 6, device=env.device)
+        self._push_linear, self._push_angular = self._push[:, :3], self._push[:, None, 3:]
 
     def __call__(self, due: Tensor) -> None:
         """Push environments in `due` (N,)."""
-        push = torch.addcmul(self._lower, torch.rand(due.shape[0], 6, device=due.device), self._width)
-        self._linear.copy_(push[:, :3])
-        torch.sum(self._axes * push[:, None, 3:], dim=2, out=self._angular)  # into the body's frame
+        torch.addcmul(self._lower, torch.rand_like(self._push), self._width, out=self._push)
+        self._linear.copy_(self._push_linear)
+        torch.sum(self._axes * self._push_angular, dim=2, out=self._angular)  # into the body's frame
         self._sim.add_velocity(self._delta, due)

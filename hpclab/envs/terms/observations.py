@@ -66,5 +66,5 @@ def foot_contact(env: ManagerEnv, *, contacts: str) -> Tensor:
 
 def foot_contact_force(env: ManagerEnv, *, contacts: str) -> Tensor:
     """Force of each foot on the ground, (N, 3 * feet), compressed as sign(f) * log1p(abs(f)), f in [N]."""
-    force: Tensor = env.trackers[contacts].force.flatten(1)
-    return force.abs().log1p_().copysign_(force)
+    force: Tensor = env.trackers[contacts].force
+    return force.abs().log1p_().copysign_(force).flatten(1)

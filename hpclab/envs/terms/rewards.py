@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.constants import constant
 from hpclab.envs.terms.commands import VelocityCommand
 from hpclab.envs.terms.sensors import side_by_side
 from hpclab.envs.terms.trackers import Contacts
@@ -20,33 +21,36 @@ if TYPE_CHECKING:
 def track_linear_velocity(env: ManagerEnv, *, command: str, velocity: str, variance: float) -> Tensor:
     """exp(-norm(commanded - actual)^2 / variance) of the body-frame linear velocity, vertical command 0 [m^2/s^2]."""
     error = env.commands[command].linear - env.sensor(velocity)
-    return torch.exp(error.square().sum(dim=1) / -variance)
+    return torch.exp((error * error).sum(dim=1) / constant(-variance, env.device))
 
 
 def track_angular_velocity(env: ManagerEnv, *, command: str, velocity: str, variance: float) -> Tensor:
     """exp(-norm(commanded - actual)^2 / variance) of the body-frame angular velocity, roll, pitch 0 [rad^2/s^2]."""
     error = env.commands[command].angular - env.sensor(velocity)
-    return torch.exp(error.square().sum(dim=1) / -variance)
+    return torch.exp((error * error).sum(dim=1) / constant(-variance, env.device))
 
 
 def upright(env: ManagerEnv, *, up: str, variance: float) -> Tensor:
     """exp(-norm(g_xy)^2 / variance), g the direction of gravity in the frame of the body that senses `up`."""
-    return torch.exp(env.sensor(up)[:, :2].square().sum(dim=1) / -variance)
+    return torch.exp(horizontal_sum_of_squares(env, sensor=up) / constant(-variance, env.device))
 
 
 def horizontal_sum_of_squares(env: ManagerEnv, *, sensor: str) -> Tensor:
     """Sum of squares of a sensor's x and y."""
-    return env.sensor(sensor)[:, :2].square().sum(dim=1)
+    xy = env.sensor(sensor)[:, :2]
+    return (xy * xy).sum(dim=1)
 
 
 def sum_of_squares(env: ManagerEnv, *, sensor: str) -> Tensor:
     """Sum of squares of a sensor."""
-    return env.sensor(sensor).square().sum(dim=1)
+    values = env.sensor(sensor)
+    return (values * values).sum(dim=1)
 
 
 def action_rate_l2(env: ManagerEnv) -> Tensor:
     """norm(a_t - a_(t-1))^2 of the raw actions."""
-    return (env.actions - env.previous_actions).square().sum(dim=1)
+    change = env.actions - env.previous_actions
+    return (change * change).sum(dim=1)
 
 
 def tracked_count(env: ManagerEnv, *, tracker: str) -> Tensor:
@@ -91,7 +95,7 @@ class Pose:
         """Return the (N,) reward."""
         speed_class = torch.bucketize(self._command.speed, self._from_speed, right=True)
         difference = self._joints.pos - self._joints.default_pos
-        return torch.exp((difference.square_() * self._exponents.index_select(0, speed_class)).sum(dim=1))
+        return torch.exp((difference.mul_(difference) * self._exponents.index_select(0, speed_class)).sum(dim=1))
 
 
 def _active(env: ManagerEnv, command: str) -> Tensor:
@@ -124,7 +128,7 @@ class FootClearance:
         self._command: VelocityCommand = env.commands[command]
         velocity = side_by_side(env, velocities)
         self._vx, self._vy = velocity[:, :, 0], velocity[:, :, 1]
-        self._target_m = target_m
+        self._target_m = constant(target_m, env.device)
 
     def __call__(self) -> Tensor:
         """Return the (N,) cost."""
@@ -139,11 +143,12 @@ class FootSlip:
         self._contacts: Contacts = env.trackers[contacts]
         self._command: VelocityCommand = env.commands[command]
         self._velocity = side_by_side(env, velocities)[:, :, :2]
+        self._zero = constant(0.0, env.device)
 
     def __call__(self) -> Tensor:
         """Return the (N,) cost."""
-        squared = self._velocity.square().sum(dim=2)
-        return (squared * self._contacts.in_contact).sum(dim=1) * self._command.active
+        squared = (self._velocity * self._velocity).sum(dim=2)
+        return torch.where(self._contacts.in_contact, squared, self._zero).sum(dim=1) * self._command.active
 
 
 class FootSwingHeight:
@@ -157,16 +162,17 @@ class FootSwingHeight:
         self._height: Tensor = env.trackers[heights].height
         self._contacts: Contacts = env.trackers[contacts]
         self._command: VelocityCommand = env.commands[command]
-        self._target_m = target_m
+        self._target_m, self._one, self._zero = (constant(value, env.device) for value in (target_m, 1.0, 0.0))
         self._peak = env.buffers.per_env(f"{contacts}/peak_height_m", self._height.shape[1])
 
     def __call__(self) -> Tensor:
         """Return the (N,) cost."""
         # In contact the height counts for nothing: the floor of the maximum is the peak itself.
-        in_air = self._height.masked_fill(self._contacts.in_contact, -torch.inf)
+        in_air = torch.where(self._contacts.in_contact, self._peak, self._height)
         torch.maximum(self._peak, in_air, out=self._peak)
         landed = self._contacts.first_contact
-        cost = ((self._peak / self._target_m - 1.0).square_() * landed).sum(dim=1) * self._command.active
+        error = (self._peak / self._target_m).sub_(self._one)
+        cost = torch.where(landed, error.mul_(error), self._zero).sum(dim=1) * self._command.active
         self._peak.masked_fill_(landed, 0.0)
         return cost
 
@@ -174,5 +180,5 @@ class FootSwingHeight:
 def soft_landing(env: ManagerEnv, *, contacts: str, command: str) -> Tensor:
     """Sum over landing feet of the norm of the contact force [N], when the command is active."""
     tracker: Contacts = env.trackers[contacts]
-    force = tracker.force.square().sum(dim=2).sqrt_()
-    return (force * tracker.first_contact).sum(dim=1) * _active(env, command)
+    force = (tracker.force * tracker.force).sum(dim=2).sqrt_()
+    return torch.where(tracker.first_contact, force, constant(0.0, env.device)).sum(dim=1) * _active(env, command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.constants import constant
 from hpclab.envs.spec import Tracker
 from hpclab.envs.terms.sensors import history_side_by_side, side_by_side
 
@@ -34,12 +35,13 @@ class Contacts(Tracker):
         self._found = side_by_side(env, found)[:, :, 0]
         self._found_history = history_side_by_side(env, found)[:, :, :, 0]
         self._substep_dt = env.substep_dt
-        self._num_substeps = self._found_history.shape[1]
-        self._ordinals = torch.arange(1.0, self._num_substeps + 1, device=env.device)[:, None]
-        self._over = torch.zeros(env.num_envs, self._num_substeps, 2 * feet, device=env.device)
+        num_substeps = self._found_history.shape[1]
+        self._ordinals = torch.arange(1.0, num_substeps + 1, device=env.device)[:, None]
+        self._over = torch.zeros(env.num_envs, num_substeps, 2 * feet, dtype=torch.bool, device=env.device)
         self._touching, self._flying = self._over[:, :, :feet], self._over[:, :, feet:]
         self._found_last = self._found_history[:, -1]
-        self._landing_window_s = env.step_dt + 1e-6
+        self._zero, self._step_dt = constant(0.0, env.device), constant(num_substeps * env.substep_dt, env.device)
+        self._landing_window_s = constant(env.step_dt + 1e-6, env.device)
         self._times = env.buffers.per_env(f"{name}/times_s", 2 * feet)
         self.force = side_by_side(env, force)
         self.air_time = self._times[:, :feet]
@@ -49,21 +51,22 @@ class Contacts(Tracker):
 
     def after_step(self) -> None:
         """Take in the substeps just simulated."""
-        # 1 in substeps in which a time is over: air time in contact, contact time without
-        torch.gt(self._found_history, 0, out=self._touching)
-        torch.le(self._found_history, 0, out=self._flying)
-        last_over = (self._over * self._ordinals).amax(dim=1)  # 1 to S, 0: in no substep
-        self._times.mul_(last_over == 0).add_(self._num_substeps - last_over, alpha=self._substep_dt)
-        self.in_contact = self._found_last > 0
-        self.first_contact = (self.contact_time > 0) & (self.contact_time < self._landing_window_s)
+        # True in substeps in which a time is over: air time in contact, contact time without
+        torch.gt(self._found_history, self._zero, out=self._touching)
+        torch.le(self._found_history, self._zero, out=self._flying)
+        last_over = torch.where(self._over, self._ordinals, self._zero).amax(dim=1)  # 1 to S, 0: in no substep
+        self._times.masked_fill_(last_over > self._zero, 0.0)
+        self._times.add_(torch.add(self._step_dt, last_over, alpha=-self._substep_dt))
+        self.in_contact = self._found_last > self._zero
+        self.first_contact = self.in_contact & (self.contact_time < self._landing_window_s)
 
     def before_observations(self) -> None:
         """Environments that were reset touch nothing yet."""
-        self.in_contact = self._found > 0
+        self.in_contact = self._found > self._zero
 
     def reset(self, mask: Tensor) -> None:
         """Forget the times of environments in `mask` (N,)."""
-        self._times.masked_fill_(mask[:, None], 0.0)
+        self._times.masked_fill_(mask.unsqueeze(1), 0.0)
 
 
 class FootHeights(Tracker):
@@ -96,10 +99,11 @@ class SubstepsWithForce(Tracker):
     def __init__(self, env: ManagerEnv, *, force: str, threshold_n: float) -> None:
         """Name the (3,) force sensor [N]."""
         self._force = env.sim.sensor_history(force)
-        self._threshold_n = threshold_n
+        self._squared = constant(threshold_n**2, env.device)
+        self._exceeded = torch.zeros(self._force.shape[:2], device=env.device)
         self.count = torch.zeros(env.num_envs, device=env.device)
 
     def after_step(self) -> None:
         """Take in the substeps just simulated."""
-        exceeded = self._force.square().sum(dim=2) > self._threshold_n**2
-        self.count = exceeded.sum(dim=1, dtype=torch.float32)
+        torch.gt((self._force * self._force).sum(dim=2), self._squared, out=self._exceeded)
+        self.count = self._exceeded.sum(dim=1)
