@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import cloudpickle
@@ -33,6 +34,13 @@ class TestContext:
     master_port: int
 
 
+def fork_server() -> ForkServerContext:
+    """Return what starts processes that have imported torch and all of a rank already: seconds saved for each."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.distributed", "hpclab.worker.compose"])
+    return context
+
+
 def run_on_ranks(
     fn: Callable[..., Any], world_size: int, *args: Any, join_group: bool = True, timeout_s: float = 120.0
 ) -> list[Any]:
@@ -51,9 +59,7 @@ def run_on_ranks(
     Raises:
         AssertionError: a rank raised (its traceback is in the message), died, or took too long.
     """
-    # Children fork from a server that has imported torch, and what optimisers import late: seconds saved for each.
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "hpclab.algorithms.ppo"])
+    server = fork_server()
     payload = cloudpickle.dumps((fn, args))
     port = _free_port()
     processes: list[Any] = []

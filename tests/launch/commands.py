@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from hpclab.launch import jobs
 from hpclab.metrics.jsonl import read_curve
 from hpclab.run_folder import RunFolder
 
@@ -46,6 +47,15 @@ def wait_for_iteration(run: RunFolder, process: subprocess.Popen[str], iteration
     while len(iterations(run)) < iteration:
         assert process.poll() is None, f"ended with {finish(process)}"
         assert time.monotonic() < end, f"{iterations(run)} of {iteration} iterations"
+        time.sleep(0.1)
+
+
+def wait_for_attempt(run: RunFolder, process: subprocess.Popen[str], number: int) -> None:
+    """Wait until the run has this many attempts, ended ones included."""
+    end = time.monotonic() + TIMEOUT_S
+    while len(jobs.read(run)) < number:
+        assert process.poll() is None, f"ended with {finish(process)}"
+        assert time.monotonic() < end, f"{len(jobs.read(run))} of {number} attempts"
         time.sleep(0.1)
 
 

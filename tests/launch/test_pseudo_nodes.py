@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
 import pytest
 
 from hpclab.launch import jobs, lock
-from hpclab.launch.lock import process_is_alive
 from hpclab.run_folder import RunFolder
-from tests.launch.commands import finish, hpclab, iterations, processes_of, wait_for_iteration
+from tests.launch.commands import finish, hpclab, iterations, processes_of, wait_for_attempt, wait_for_iteration
 
 pytestmark = pytest.mark.distributed
 TWO_NODES = ("--local", "--nodes", 2, "--workers-per-node", 1)
@@ -26,8 +24,7 @@ def test_a_notice_is_requeued_and_term_ends_the_job(tiny: Path, run: RunFolder) 
     with hpclab("submit", tiny, "run.max_iterations=100000", *TWO_NODES) as process:
         wait_for_iteration(run, process, 2)
         process.send_signal(signal.SIGUSR2)
-        while len(jobs.read(run)) < 2:
-            assert process.poll() is None, finish(process)
+        wait_for_attempt(run, process, 2)
         wait_for_iteration(run, process, len(iterations(run)) + 2)
         process.send_signal(signal.SIGTERM)
         code, output = finish(process)
@@ -42,20 +39,6 @@ def test_a_notice_is_requeued_and_term_ends_the_job(tiny: Path, run: RunFolder) 
     assert second.first_iteration == first.last_iteration + 1
     assert iterations(run) == list(range(len(iterations(run)))), "every iteration once"
     assert not list(run.submitit.glob("*_result.pkl")), "an interrupted job has no result"
-
-
-def test_two_nodes_complete(tiny: Path, run: RunFolder) -> None:
-    with hpclab("submit", tiny, *TWO_NODES, SLURM_NTASKS="8", RANK="3") as process:
-        code, output = finish(process)
-    assert code == 0, output
-    assert iterations(run) == [0, 1, 2, 3]
-    assert processes_of(run.path) == []
-    assert [run.rank_log(0, rank).exists() for rank in range(3)] == [True, True, False]
-    (handover,) = [path for path in (run.submitit / "handover").iterdir() if path.is_dir()]
-    agents = [json.loads((handover / f"{node}.agent").read_text()) for node in range(2)]
-    assert agents[0]["pid"] != agents[1]["pid"]
-    assert not any(process_is_alive(agent["pid"], agent["started"]) for agent in agents)
-    assert oct(handover.parent.stat().st_mode)[-3:] == "700", "commands carry the environment"
 
 
 def test_a_killed_submitter_stops_the_job(tiny: Path, run: RunFolder) -> None:

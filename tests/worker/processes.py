@@ -1,6 +1,5 @@
 """Ranks as a launcher starts them: processes that read their place from the environment and end with an exit code."""
 
-import multiprocessing
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ import cloudpickle
 from hpclab.run_folder import RunFolder
 from hpclab.worker.main import run_worker
 from hpclab.worker.spec import Outcome, WorkerSpec
+from tests.distributed.ranks import fork_server
 
 
 class Ranks:
@@ -25,9 +25,7 @@ class Ranks:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        # Children fork from a server that has imported torch once, which saves seconds for every rank.
-        server = multiprocessing.get_context("forkserver")
-        server.set_forkserver_preload(["torch", "torch.distributed"])
+        server = fork_server()
         self._processes: list[Any] = []
         self._outcomes: list[Connection] = []
         for rank in range(2):
