@@ -63,7 +63,7 @@ def iterations(run: RunFolder) -> list[int]:
     return [line["iteration"] for line in read_curve(run.metrics / "metrics.jsonl")]
 
 
-def processes_of(run: Path, wait_s: float = 5.0) -> list[str]:
+def processes_of(run: Path, wait_s: float = 30.0) -> list[str]:
     """Return the agents and ranks of a run that are still there after `wait_s`."""
     end = time.monotonic() + wait_s
     while (left := _marked(run)) and time.monotonic() < end:

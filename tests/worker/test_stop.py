@@ -74,7 +74,7 @@ import atexit, signal, sys, time
 from pathlib import Path
 atexit.register(lambda: print(signal.getsignal(signal.SIGTERM) == signal.SIG_IGN, flush=True))
 from hpclab.worker.stop import StopRequest
-with StopRequest(Path(sys.argv[1]), rank=0, launched=True, close_wait_s=0.3) as stop:
+with StopRequest(Path(sys.argv[1]), rank=0, launched=True, close_wait_s=float(sys.argv[4])) as stop:
     print("ready", flush=True)
     end = time.monotonic() + float(sys.argv[2])
     while time.monotonic() < end and not stop.requested():
@@ -84,8 +84,8 @@ time.sleep(float(sys.argv[3]))
 """
 
 
-def start(stop_file: Path, in_loop_s: float, after_s: float = 0.0) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", RANK, str(stop_file), str(in_loop_s), str(after_s)]
+def start(stop_file: Path, in_loop_s: float, after_s: float = 0.0, close_wait_s: float = 0.3) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", RANK, str(stop_file), str(in_loop_s), str(after_s), str(close_wait_s)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -95,7 +95,7 @@ def start(stop_file: Path, in_loop_s: float, after_s: float = 0.0) -> subprocess
 def test_a_launched_rank_leaves_with_143_when_its_agent_closes_it(tmp_path: Path) -> None:
     process = start(tmp_path / "stop", 30)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 143
     assert "left" not in output
 
@@ -105,17 +105,17 @@ def test_a_launched_rank_that_waits_for_the_others_can_still_be_closed(tmp_path:
     assert process.stdout is not None
     assert process.stdout.readline() == "left False\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert process.returncode == 143
 
 
 def test_term_with_a_stop_file_is_a_notice_and_ignored_at_the_end(tmp_path: Path) -> None:
     stop_file = tmp_path / "stop"
-    process = start(stop_file, 30)
+    process = start(stop_file, 30, close_wait_s=20)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.1)
     stop_file.touch()
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert output == "left True\nTrue\n"
 
@@ -124,6 +124,6 @@ def test_a_launched_rank_leaves_ctrl_c_to_its_launcher(tmp_path: Path) -> None:
     process = start(tmp_path / "stop", 0.5)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert output.startswith("left False")
