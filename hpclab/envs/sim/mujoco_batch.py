@@ -60,7 +60,8 @@ class MujocoSim:
         self._state_ctrl = self._batch.bind("ctrl")
         self._state_sensordata = self._batch.bind("sensordata") if model.nsensordata else np.zeros((num_envs, 0))
         self._disableflags = self._batch.expand("opt.disableflags")
-        self._fresh, self._held = kinematic_columns(model)
+        self._normal_flags = int(model.opt.disableflags)
+        fresh, self._held = kinematic_columns(model)
         self._history_columns: list[slice] = []
         self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
         self._one_sensordata = np.zeros((num_envs, 1, model.nsensordata))
@@ -83,6 +84,7 @@ class MujocoSim:
         self._qpos, self._qvel, self._ctrl = self._live["qpos"], self._live["qvel"], self._live["ctrl"]
         self._sensordata, self._history = self._live["sensordata"], self._live["sensor_history"]
         self._diverged = self._live["diverged"]
+        self._fresh = [(self._state_sensordata[:, columns], self._sensordata[:, columns]) for columns in fresh]
         self.qpos, self.qvel, self.ctrl = (torch.from_numpy(a) for a in (self._qpos, self._qvel, self._ctrl))
         self.diverged = torch.from_numpy(self._diverged)
         self._fields: dict[str, tuple[npt.NDArray[Any], Float32]] = {}
@@ -160,34 +162,38 @@ class MujocoSim:
         ids = np.flatnonzero(mask.numpy())
         if ids.size == 0:
             return
-        self._batch.state[ids] = self._initial_row
-        self._state_qpos[ids] = qpos.numpy()[ids]
-        self._state_qvel[ids] = qvel.numpy()[ids]
-        self._qpos[ids] = self._state_qpos[ids]
-        self._qvel[ids] = self._state_qvel[ids]
-        for columns in self._held:
-            self._sensordata[ids, columns] = 0.0
-        self._diverged[ids] = False
+        qpos32, qvel32 = qpos.numpy(), qvel.numpy()
+        # one by one: seldom more than a few begin together, and an assignment by index takes longer than several plain
+        for world in ids.tolist():
+            self._batch.state[world] = self._initial_row
+            self._state_qpos[world] = qpos32[world]
+            self._state_qvel[world] = qvel32[world]
+            self._moving[world] = self._state_moving[world]
+            for columns in self._held:
+                self._sensordata[world, columns] = 0.0
+            self._diverged[world] = False
 
     def add_velocity(self, delta: Tensor, mask: Tensor) -> None:
         """Add `delta` (N, nv) to the velocities of worlds with `mask` True."""
         ids = np.flatnonzero(mask.numpy())
         if ids.size == 0:
             return
-        self._state_qvel[ids] += delta.numpy()[ids]
-        self._qvel[ids] = self._state_qvel[ids]
+        delta32 = delta.numpy()
+        for world in ids.tolist():
+            self._state_qvel[world] += delta32[world]
+            self._qvel[world] = self._state_qvel[world]
 
     def forward(self) -> None:
         """Compute the quantities of position and velocity at the current state."""
         # half of this stage is finding contacts and building constraints, which no fresh quantity depends on
-        self._disableflags |= _NO_CONSTRAINTS
+        self._disableflags.fill(self._normal_flags | _NO_CONSTRAINTS)
         try:
             self._batch.forward(stage=_VELOCITY_STAGE)
         finally:
-            self._disableflags[:] = self.model.opt.disableflags
+            self._disableflags.fill(self._normal_flags)
         # the batch's MjData serve many worlds, so what this stage leaves out now holds another world's value
-        for columns in self._fresh:
-            np.copyto(self._sensordata[:, columns], self._state_sensordata[:, columns], casting="same_kind")
+        for source, live in self._fresh:
+            np.copyto(live, source, casting="same_kind")
         for name, (source, live) in self._fields.items():
             if name in KINEMATIC_FIELDS:
                 np.copyto(live, source, casting="same_kind")

@@ -37,7 +37,7 @@ def upright(env: ManagerEnv, *, up: str, variance: float) -> Tensor:
 
 def horizontal_sum_of_squares(env: ManagerEnv, *, sensor: str) -> Tensor:
     """Sum of squares of a sensor's x and y."""
-    xy = env.sensor(sensor)[:, :2]
+    xy = env.sensor(sensor).narrow(1, 0, 2)
     return (xy * xy).sum(dim=1)
 
 

@@ -20,7 +20,7 @@ def time_out(env: ManagerEnv) -> Tensor:
 
 def tilt(env: ManagerEnv, *, up: str, limit_deg: float) -> Tensor:
     """A body leans further than `limit_deg` from upright; `up` senses the world's z axis in its frame."""
-    return env.sensor(up)[:, 2] < constant(math.cos(math.radians(limit_deg)), env.device)
+    return env.sensor(up).select(1, 2) < constant(math.cos(math.radians(limit_deg)), env.device)
 
 
 def joint_outside(env: ManagerEnv, *, joint: str, limit: float) -> Tensor:
