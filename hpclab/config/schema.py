@@ -71,6 +71,8 @@ class EnvSection(Section):
     """Physics: mujoco (C, CPU) or warp (mujoco-warp). auto: warp on CUDA, mujoco on the CPU."""
     threads: Count | None = None
     """CPU threads of the mujoco backend per rank; usable cores divided by the ranks of the node when not given."""
+    motion: str | None = None
+    """For tasks that follow a motion: its npz file, in place of the task's own."""
     njmax: Count | None = None
     """Constraint rows of each world on the warp backend; the task's when not given. `hpclab bench tune` measures it."""
     nconmax: Count | None = None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import torch
 
 from hpclab.config.schema import RunConfig
 from hpclab.envs.manager import ManagerEnv
 from hpclab.envs.sim.make import make_sim
+from hpclab.envs.spec import TaskSpec
 from hpclab.envs.tasks import load_task
+from hpclab.errors import ConfigError
 
 
 def make_env(config: RunConfig, *, num_envs: int, device: torch.device, threads: int) -> ManagerEnv:
@@ -20,9 +25,11 @@ def make_env(config: RunConfig, *, num_envs: int, device: torch.device, threads:
         threads: CPU threads for physics.
 
     Raises:
-        ConfigError: there is no such task, or the backend does not run on the device.
+        ConfigError: there is no such task, it does not take the motion, or the backend does not run on the device.
     """
     task = load_task(config.task)
+    if config.env.motion is not None:
+        task = with_motion(config.task, task, Path(config.env.motion))
     sim = make_sim(
         task.model(),
         num_envs,
@@ -34,3 +41,18 @@ def make_env(config: RunConfig, *, num_envs: int, device: torch.device, threads:
         nconmax=config.env.nconmax or task.nconmax,
     )
     return ManagerEnv(config.task, task, sim)
+
+
+def with_motion(name: str, task: TaskSpec, path: Path) -> TaskSpec:
+    """Return the task with the motion of a file in place of its own.
+
+    Raises:
+        ConfigError: the task follows no motion.
+    """
+    commands = {
+        key: dataclasses.replace(term, params={**term.params, "motion": path}) if "motion" in term.params else term
+        for key, term in task.commands.items()
+    }
+    if commands == task.commands:
+        raise ConfigError(f"env.motion: the task {name} follows no motion")
+    return dataclasses.replace(task, commands=commands)

@@ -31,9 +31,10 @@ class ManagerEnv:
         sim: the physics.
         joints: names, live positions and velocities of the robot's joints.
         actions, previous_actions: (N, A) raw policy actions of this control step and the one before, 0 at reset.
-        commands, trackers: by name.
+        commands, trackers, curricula: by name.
         episode_length: (N,) control steps of the running episodes.
         resetting: (N,) bool, the environments whose episode ends in this control step, for curricula and reset events.
+        timing_out: (N,) bool, those of them that end by a time limit alone.
         step_count: (1,) int64 control steps since training began.
     """
 
@@ -52,7 +53,7 @@ class ManagerEnv:
         self.buffers = Buffers(self.num_envs, self.device)
         self.episode_length = self.buffers.per_env("episode_length", dtype=torch.int64)
         self.step_count = self.buffers.shared("step_count", 1, dtype=torch.int64)
-        self.resetting = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        self.resetting = self.timing_out = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self.joints = Joints(sim, self.buffers)
 
         self._trackers: list[Tracker] = []
@@ -70,7 +71,7 @@ class ManagerEnv:
             self.commands[command] = term.bind(self)
         self._trackers.extend(self.trackers.values())
         self._commands: list[Command] = list(self.commands.values())
-        self._curricula: dict[str, Curriculum] = {name: term.bind(self) for name, term in task.curriculum.items()}
+        self.curricula: dict[str, Curriculum] = {name: term.bind(self) for name, term in task.curriculum.items()}
         self.events = EventManager(self, task.events)
         self.terminations = TerminationManager(self, task.terminations)
         self.rewards = RewardManager(self, task.rewards)
@@ -98,7 +99,7 @@ class ManagerEnv:
         """Start every environment anew and observe; spread episodes over their length where the task says so."""
         everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         self.resetting = everyone
-        for curriculum in self._curricula.values():
+        for curriculum in self.curricula.values():
             curriculum.start()
         self._reset(everyone)
         self.read_episode_totals()  # what ended here was no episode
@@ -126,8 +127,8 @@ class ManagerEnv:
         rewards = self.rewards.compute()
         self._metrics.compute()
         self.events.interval()
-        self.resetting = dones
-        for curriculum in self._curricula.values():
+        self.resetting, self.timing_out = dones, time_outs
+        for curriculum in self.curricula.values():
             curriculum.step(dones)
         self._reset(dones)
         return Step(self.refresh(dones), rewards, dones, time_outs)
@@ -171,14 +172,14 @@ class ManagerEnv:
 
     def curriculum_statistics(self) -> Tensor:
         """Return (K,) what curricula have counted since their last decision, one after the other."""
-        kept = [curriculum.statistics for curriculum in self._curricula.values() if curriculum.statistics is not None]
+        kept = [curriculum.statistics for curriculum in self.curricula.values() if curriculum.statistics is not None]
         return torch.cat(kept) if kept else torch.empty(0, device=self.device)
 
     @torch.inference_mode()
     def decide_curriculum(self, statistics: Tensor) -> None:
         """Let curricula decide from (K,) `statistics`, in the order of `curriculum_statistics`, and count anew."""
         first = 0
-        for curriculum in self._curricula.values():
+        for curriculum in self.curricula.values():
             if curriculum.statistics is not None:
                 last = first + len(curriculum.statistics)
                 curriculum.decide(statistics[first:last])
@@ -187,7 +188,7 @@ class ManagerEnv:
 
     def curriculum_state_dict(self) -> dict[str, Any]:
         """Return what curricula have decided for all environments, by curriculum: references to live tensors."""
-        return {name: dict(curriculum.state()) for name, curriculum in self._curricula.items()}
+        return {name: dict(curriculum.state()) for name, curriculum in self.curricula.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to continue, on the CPU; bit for bit there, given the generator's state as well."""

@@ -190,7 +190,7 @@ def test_action_of_zero_holds_the_default_pose_and_bias_is_subtracted() -> None:
     torch.testing.assert_close(env.sim.ctrl[2], default)
 
 
-@pytest.mark.parametrize("task", ["cartpole-balance", "g1-velocity-flat", "go1-velocity-flat"])
+@pytest.mark.parametrize("task", ["cartpole-balance", "g1-velocity-flat", "go1-velocity-rough", "g1-tracking"])
 def test_resumed_environment_continues_bit_for_bit(task: str) -> None:
     env = build(task)
     sequence = actions(env, 40, std=1.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hpclab.config.tasks import task_names
 from hpclab.envs.manager import ManagerEnv
 from hpclab.envs.sim.make import make_sim
 from hpclab.envs.tasks import load_task
@@ -12,7 +13,7 @@ from hpclab.envs.tasks import load_task
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-@pytest.mark.parametrize("name", ["cartpole-balance", "g1-velocity-flat", "go1-velocity-flat"])
+@pytest.mark.parametrize("name", task_names())
 def test_control_steps_never_wait_for_the_gpu(name: str) -> None:
     device = torch.device("cuda:0")
     spec = load_task(name)

@@ -36,7 +36,7 @@ DEFAULT_JOINT_POS = {
 """Default joint positions [rad] by pattern; joints without a pattern stand at 0."""
 
 
-def g1_on(ground: legged.Ground, *, ccd_iterations: int = 50) -> mujoco.MjSpec:
+def g1_on(ground: legged.Ground, *, ccd_iterations: int = 50, foot_contacts: bool = True) -> mujoco.MjSpec:
     """Build the G1 on some ground, with contact sensors and the keyframe `default`.
 
     Sensors of the robot (g1.xml), all in position or velocity stage but `imu_lin_acc`:
@@ -54,6 +54,7 @@ def g1_on(ground: legged.Ground, *, ccd_iterations: int = 50) -> mujoco.MjSpec:
     Args:
         ground: adds the body that the feet stand on.
         ccd_iterations: limit of the convex collision detector.
+        foot_contacts: whether the feet's contacts with the ground are sensed.
     """
     spec = legged.load(
         XML,
@@ -63,7 +64,7 @@ def g1_on(ground: legged.Ground, *, ccd_iterations: int = 50) -> mujoco.MjSpec:
         ccd_iterations=ccd_iterations,
     )
     ground(spec)
-    for foot in FEET:
+    for foot in FEET if foot_contacts else ():
         ankle = f"{foot}_ankle_roll_link"
         legged.add_contact_sensors(spec, f"{foot}_foot_contact", ankle, legged.TERRAIN, net_force=True)
     legged.add_contact_sensors(spec, "self_collision", ROOT_BODY, None, net_force=False)
