@@ -25,13 +25,16 @@ ENDED = {
 OWN_PROCESSES = re.compile(r"\S*python\S* -m slurm_lab\.host |munged |sshd: |slurmd |slurmctld |: slurmscriptd|ps -e")
 """What runs on a host that has no job: process 1, the daemons, and the ps that looks."""
 
+POLL_S = 0.25
+"""Between two questions to Slurm, each of which starts some processes."""
+
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Poll a condition until it is true. Raises AssertionError with `what` at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.1)
+        time.sleep(POLL_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,14 @@ class SlurmCluster:
             assert time.monotonic() < deadline, (
                 f"job {job_id} is {self.job(job_id)}, not {states} after {timeout_s:g} s"
             )
-            time.sleep(0.1)
+            time.sleep(POLL_S)
 
     def processes(self, host: str) -> list[str]:
         """Every process on a host that is not the cluster's own: `PID ARGUMENTS`, zombies included."""
         lines = self.run("ps", "-e", "--no-headers", "-o", "pid,args", host=host).stdout.splitlines()
         return [line.strip() for line in lines if not OWN_PROCESSES.match(line.strip().partition(" ")[2])]
 
-    def assert_nothing_left(self, timeout_s: float = 15.0) -> None:
+    def assert_nothing_left(self, timeout_s: float = 60.0) -> None:
         """No process of any job is on any host, after Slurm has had time to clean up."""
 
         def left() -> dict[str, list[str]]:
@@ -92,7 +95,7 @@ class SlurmCluster:
         deadline = time.monotonic() + timeout_s
         while found := left():
             assert time.monotonic() < deadline, f"left running: {found}"
-            time.sleep(0.2)
+            time.sleep(POLL_S)
 
     def cancel_everything(self) -> None:
         """Cancel all jobs and wait until they are gone: what a failed test left must not disturb the next one."""

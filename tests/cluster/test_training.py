@@ -64,7 +64,7 @@ def test_a_rank_that_segfaults_ends_the_job_soon(cluster: SlurmCluster, tmp_path
     rank_1 = [line.split()[0] for line in cluster.processes("n2") if "multiprocessing.spawn" in line]
     assert len(rank_1) == 1, cluster.processes("n2")
     cluster.run("kill", "-SEGV", rank_1[0], host="n2")
-    training.wait_for_end("FAILED", timeout_s=30)
+    training.wait_for_end("FAILED", timeout_s=60)
     assert {attempt["attempt"] for attempt in training.attempts} == {0}
     attempt = training.attempts[-1]  # the end is recorded at once, and again with what became of the job
     assert attempt["cause"] == "crashed"

@@ -73,16 +73,25 @@ class Training:
 
     @property
     def attempts(self) -> list[dict[str, Any]]:
-        """The ends of attempts in jobs.jsonl."""
-        return [record for record in records(self.run.jobs) if record["event"] == "end"]
+        """The ends of attempts in jobs.jsonl; of one recorded twice, at once and when all is known, the last."""
+        return list({one["attempt"]: one for one in records(self.run.jobs) if one["event"] == "end"}.values())
 
-    def wait_for_iterations(self, number: int) -> None:
+    def wait_for_iterations(self, number: int, attempt: int = 0) -> None:
+        """Wait until an attempt has done this many."""
+
         def there() -> bool:
+            done = [one for one in records(self.run.metrics / "metrics.jsonl") if one["attempt"] == attempt]
+            if len(done) >= number:
+                return True
             state = self.cluster.state(self.job_id)
             assert state not in ENDED, f"job {self.job_id} ended as {state}: {self.words()}"
-            return len(self.iterations) >= number
+            return False
 
-        wait_until(there, f"{number} iterations of job {self.job_id}", START_S)
+        wait_until(there, f"{number} iterations of job {self.job_id}, attempt {attempt}", START_S)
+
+    def wait_for_attempts(self, number: int, timeout_s: float = START_S) -> None:
+        """Wait until the end of this many attempts is recorded."""
+        wait_until(lambda: len(self.attempts) >= number, f"the end of attempt {number - 1} is recorded", timeout_s)
 
     def wait_for_end(self, state: str, timeout_s: float = START_S) -> None:
         """Wait until the job has ended in this state and no process of it is left anywhere."""

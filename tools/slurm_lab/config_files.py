@@ -35,7 +35,7 @@ SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU={settings.memory_mb // settings.cpus}
 GresTypes=gpu
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=0
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 {notice}
