@@ -76,7 +76,6 @@ class Leader:
             if error is not None:
                 self._say(f"the ranks did not stop in good order: {describe(self._run, attempt, error)}")
             self._handover.put_outcome("interrupted")
-            self._agent_thread.join(_AGENT_WAIT_S)
             try:
                 self._leave(attempt, notices, through_submitit=through_submitit)
             finally:
@@ -206,6 +205,7 @@ class Leader:
         return outcome, None
 
     def _leave(self, attempt: int, notices: Notices, *, through_submitit: bool) -> None:
+        """Decide what becomes of the job, and record it before all else: Slurm may kill this task at any moment."""
         names = self._notice_names(notices)
         decision = decide(
             queue.JobInfo("RUNNING") if self._node.pseudo else _ask(self._node.job_id),
@@ -222,12 +222,14 @@ class Leader:
                 jobs.finish(self._run, attempt, verdict.cause, note=f"not requeued: {verdict.reason}")
                 self._give_up(verdict.reason)
             jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
+            self._agent_thread.join(_AGENT_WAIT_S)
             if not self._requeue(notices, through_submitit=through_submitit):
                 self._give_up("Slurm refused the requeue")
         cause: jobs.Cause = decision.cause
         if self._down and _slurm_goes_on(decision):
             cause = "node_failure"  # Slurm ends and requeues a job that has lost a node
         self._end(attempt, cause, decision.reason, keep_lock=_slurm_goes_on(decision))
+        self._agent_thread.join(_AGENT_WAIT_S)
         if decision.action == "fail":
             self._give_up(decision.reason)
         sys.exit(EXIT_UNFINISHED)
@@ -251,6 +253,7 @@ class Leader:
 
     def _give_up(self, reason: str) -> NoReturn:
         lock.release(self._run)
+        self._agent_thread.join(_AGENT_WAIT_S)
         self._say(f"not requeued: {reason}. Go on with: hpclab resume {self._run.path}")
         sys.exit(EXIT_UNFINISHED)
 
