@@ -76,18 +76,19 @@ class Training:
         """The ends of attempts in jobs.jsonl; of one recorded twice, at once and when all is known, the last."""
         return list({one["attempt"]: one for one in records(self.run.jobs) if one["event"] == "end"}.values())
 
-    def wait_for_iterations(self, number: int, attempt: int = 0) -> None:
-        """Wait until an attempt has done this many."""
+    def wait_for_iterations(self, number: int, attempt: int | None = None) -> None:
+        """Wait until the curve has this many, or this many of one attempt."""
 
         def there() -> bool:
-            done = [one for one in records(self.run.metrics / "metrics.jsonl") if one["attempt"] == attempt]
-            if len(done) >= number:
+            curve = records(self.run.metrics / "metrics.jsonl")
+            if len([one for one in curve if attempt in (None, one["attempt"])]) >= number:
                 return True
             state = self.cluster.state(self.job_id)
             assert state not in ENDED, f"job {self.job_id} ended as {state}: {self.words()}"
             return False
 
-        wait_until(there, f"{number} iterations of job {self.job_id}, attempt {attempt}", START_S)
+        which = "" if attempt is None else f", attempt {attempt}"
+        wait_until(there, f"{number} iterations of job {self.job_id}{which}", START_S)
 
     def wait_for_attempts(self, number: int, timeout_s: float = START_S) -> None:
         """Wait until the end of this many attempts is recorded."""
