@@ -107,7 +107,8 @@ class Leader:
                 if self._may_requeue():
                     self._say(f"requeue: {verdict.reason}")
                     self._handover.put_outcome("interrupted")
-                    self._agent_thread.join(_AGENT_WAIT_S)
+                    if not notices.received:  # else srun ends the step, and kills this task soon
+                        self._agent_thread.join(_AGENT_WAIT_S)
                     try:
                         self._requeue(notices, through_submitit=through_submitit)
                     finally:
