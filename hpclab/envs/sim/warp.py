@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from hpclab.envs.sim import warp_kernels as kernels
 from hpclab.envs.sim.fields import check_field, kinematic_columns, sensor_columns
 from hpclab.envs.sim.state import check_state
+from hpclab.envs.sim.warp_graph import LaunchGraph
 
 wp.config.log_level = wp.LOG_WARNING  # no banner and no line per compiled module
 
@@ -89,9 +89,9 @@ class WarpSim:
         self._record = False
         self._model_fields: dict[str, Tensor] = {}
         self._committed: dict[str, Tensor] = {}
-        self._step = _Graph(self._launch_step)
-        self._substeps = [_Graph(functools.partial(self._launch_substep, i)) for i in range(num_substeps)]
-        self._forward = _Graph(self._launch_forward)
+        self._step = LaunchGraph(self._launch_step)
+        self._substeps = [LaunchGraph(functools.partial(self._launch_substep, i)) for i in range(num_substeps)]
+        self._forward = LaunchGraph(self._launch_forward)
 
     def sensor(self, name: str) -> Tensor:
         """Return the live (N, dim) view of one named sensor."""
@@ -225,8 +225,8 @@ class WarpSim:
     def loads(self) -> dict[str, Tensor]:
         """Return live counts of the last substep, also of what found no place.
 
-        `rows` (N,) constraint rows of each world, which njmax limits; `contacts` and `pairs` (1,) contacts and candidate
-        pairs of geoms over all worlds, which nconmax * N limits.
+        `rows` (N,) constraint rows of each world, which njmax limits; `contacts` and `pairs` (1,) contacts and
+        candidate pairs of geoms over all worlds, which nconmax * N limits.
         """
         return {
             "rows": _tensor(self._d.nefc),
@@ -344,47 +344,6 @@ class WarpSim:
     def _synchronize(self) -> None:
         if self._wp_device.is_cuda:
             torch.cuda.current_stream(self.device).synchronize()
-
-
-class _Graph:
-    """A fixed sequence of launches: plain the first time, which compiles it; captured the second, then replayed."""
-
-    def __init__(self, launch: Callable[[], None]) -> None:
-        self._launch = launch
-        self._warm = False
-        self._graph: Any = None
-
-    def run(self, device: Any) -> None:
-        """Launch on the current stream of `device`, as part of the caller's capture if one is going on."""
-        if not device.is_cuda or not self._warm or device.stream.is_capturing:
-            self._launch()
-            self._warm = True
-            return
-        if self._graph is None:
-            self._graph = self._capture(device)
-        wp.capture_launch(self._graph, stream=device.stream)
-
-    def drop(self) -> None:
-        """Forget the graph: it holds the addresses of the arrays it was captured with."""
-        self._graph = None
-        self._warm = False
-
-    def _capture(self, device: Any) -> Any:
-        collect = gc.isenabled()
-        stream = wp.Stream(device)  # torch's current stream is often the default one, which cannot be captured
-        # an array freed by the collector during capture would invalidate it
-        gc.collect()
-        gc.disable()
-        try:
-            with (
-                wp.ScopedStream(stream, sync_enter=False, sync_exit=False),
-                wp.ScopedCapture(device=device, stream=stream) as capture,
-            ):
-                self._launch()
-        finally:
-            if collect:
-                gc.enable()
-        return capture.graph
 
 
 def _tensor(array: Any) -> Tensor:
