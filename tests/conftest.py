@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the cluster's tests first; the order is otherwise kept."""
-    items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On workers put what takes long first, so that all of them have work to the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("cluster", "distributed")])
 
 
 @pytest.hookimpl(optionalhook=True)
