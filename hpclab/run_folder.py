@@ -1,7 +1,7 @@
 """The layout of a run folder, and the one way to write a file that matters.
 
 <run>/config.yaml  run.json  jobs.jsonl  lock  cancel
-      code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,stop}
+      code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,meeting.json,stop}
       checkpoints/iter-000050/...  checkpoints/latest
       metrics/{metrics.jsonl,save_time.json,tensorboard/}
 """
@@ -86,6 +86,10 @@ class RunFolder:
     def out_of_memory(self, attempt: int, host: str) -> Path:
         """Written by a node on which the kernel has killed a process of the run for lack of memory."""
         return self.logs(attempt) / f"out-of-memory-{host}"
+
+    def meeting(self, attempt: int) -> Path:
+        """Where rank 0 says at which port the ranks of this attempt meet."""
+        return self.logs(attempt) / "meeting.json"
 
     def stop_file(self, attempt: int) -> Path:
         """Its presence asks all ranks of this attempt to save and stop at the same iteration."""

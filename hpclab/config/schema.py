@@ -132,8 +132,9 @@ class LaunchSection(Section):
     """GPUs, and so workers, of each node; the profile's value when not given."""
     cpu_workers_per_node: Count | None = None
     """CPU workers of each node, in place of GPU workers."""
-    process_group_timeout_s: Positive = 600.0
-    """A collective that takes longer than this fails the run [s]."""
+    process_group_timeout_s: Positive | None = None
+    """A collective that takes longer than this fails the run [s]. null: ten minutes longer than the watchdog of
+    `run.hang_timeout_s` waits, which ends a hang with the stacks of all ranks; a shorter one would come before it."""
 
 
 Agents = Literal["tasks", "ssh", "local"]
@@ -186,7 +187,7 @@ class SlurmSection(Section):
     requeue: RequeueSection = RequeueSection()
     """How often a run comes back by itself."""
     agents: Agents = "tasks"
-    """How a job gets to its nodes. tasks: srun starts one task on each. ssh: the first node reaches the others over ssh,
+    """How a job gets to its nodes. tasks: srun starts one task on each. ssh: the first node reaches the others by ssh,
     without srun. local: one node, neither."""
     mail_user: str | None = None
     """Address for mail about the job."""
@@ -239,4 +240,11 @@ class RunConfig(Section):
             )
         if self.launch.gpus_per_node is not None and self.launch.cpu_workers_per_node is not None:
             raise inconsistent("launch.cpu_workers_per_node", "excludes launch.gpus_per_node; give one of the two")
+        patience_s, hang_s = self.launch.process_group_timeout_s, self.run.hang_timeout_s
+        if patience_s is not None and hang_s is not None and patience_s <= hang_s:
+            raise inconsistent(
+                "launch.process_group_timeout_s",
+                f"{patience_s:g} would end a hang without stacks, before run.hang_timeout_s={hang_s:g} does with them; "
+                "lower run.hang_timeout_s, or set this to null",
+            )
         return self

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from hpclab.distributed.rendezvous import meet
 
 
 class RankContext(Protocol):
@@ -87,18 +90,28 @@ class Collectives:
 
 
 @contextmanager
-def process_group(context: RankContext, *, device: torch.device, timeout_s: float) -> Iterator[Collectives]:
+def process_group(
+    context: RankContext,
+    *,
+    device: torch.device,
+    timeout_s: float,
+    meeting: Path | None = None,
+    meeting_s: float | None = None,
+) -> Iterator[Collectives]:
     """Join the process group of all ranks (NCCL on CUDA, gloo on the CPU) and leave it at the end.
 
     One rank alone needs no group: its collectives are the identity.
 
     Args:
         context: this rank, the world size, and the rendezvous address and port, the same on every rank.
+        meeting: file through which rank 0 tells a port of its own, in place of the context's; see `rendezvous.meet`.
+        meeting_s: for all ranks to come and connect, where that is not `timeout_s` [s].
         device: the device of this rank; with CUDA it also becomes the current one.
         timeout_s: a collective that takes longer fails [s].
 
     Raises:
-        torch.distributed.DistError: the ranks did not meet within `timeout_s`.
+        torch.distributed.DistError: the ranks did not meet in time.
+        LaunchError: rank 0 did not say in time where.
     """
     if context.world_size == 1:
         yield Collectives()
@@ -107,14 +120,18 @@ def process_group(context: RankContext, *, device: torch.device, timeout_s: floa
     if on_cuda:
         torch.cuda.set_device(device)  # objects and barriers travel on the current device
     host = f"[{context.master_addr}]" if ":" in context.master_addr else context.master_addr
+    meeting_s = timeout_s if meeting_s is None else meeting_s
+    store = None if meeting is None else meet(meeting, context, timeout_s=meeting_s)
     dist.init_process_group(
         "nccl" if on_cuda else "gloo",
-        init_method=f"tcp://{host}:{context.master_port}",
+        init_method=f"tcp://{host}:{context.master_port}" if store is None else None,
+        store=store,
         rank=context.rank,
         world_size=context.world_size,
-        timeout=datetime.timedelta(seconds=timeout_s),
+        timeout=datetime.timedelta(seconds=meeting_s),
         device_id=device if on_cuda else None,
     )
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=timeout_s))
     try:
         yield Collectives(dist.group.WORLD, context.rank, context.world_size)
     finally:

@@ -1,8 +1,9 @@
-"""torchrunx's launcher with two parts replaced: how a node's agent is started, and by which address it is found.
+"""torchrunx's launcher with four parts replaced: how agents start, its address, its ports, and the wait for agents.
 
-torchrunx 0.4.0 starts agents by ssh or as a child in the same session, and names itself by the host's full name, which
-on Debian-like hosts is 127.0.1.1. It has no option for either, so this module replaces two names in
-`torchrunx.launcher` for the duration of a launch, and refuses any other version.
+torchrunx 0.4.0 starts agents by ssh or as a child in the same session; names itself by the host's full name, which on
+Debian-like hosts is 127.0.1.1; chooses ports that somebody else can take before it listens; and waits five minutes for
+an agent that is dead. It has no option for any of these, so this module replaces four names in `torchrunx.launcher` for
+the duration of a launch, and refuses any other version.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ import contextlib
 import logging
 import os
 import signal
+import socket
+import socketserver
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hpclab.errors import LaunchError
 from hpclab.launch.detached import die_with_parent
 
 TESTED_VERSION = "0.4.0"
+_GROUP = "LauncherAgentGroup"
+_MEETING_S = 900.0
+"""For all agents to import torch, which takes minutes from a shared folder that hundreds of nodes read."""
+
+_Result = TypeVar("_Result")
 
 Handler = Callable[[str, str], None]
 """Called with a host and a shell command to start there; `kill PID` asks to end the host's agent."""
@@ -45,6 +53,7 @@ def launch(
     environment: Mapping[str, str],
     launcher_log: Path,
     torchrunx_logs: str,
+    check: Callable[[], None] = lambda: None,
 ) -> Any:
     """Run `function(*arguments)` once per rank and return what rank 0 returns.
 
@@ -55,10 +64,11 @@ def launch(
         environment: variables that all workers get.
         launcher_log: receives what agents print, and workers until they open their own log.
         torchrunx_logs: torchrunx's own log folder; "" for none.
+        check: called every moment until all agents have come, to raise when one never will.
 
     Raises:
         LaunchError: torchrunx has another version.
-        Exception: what torchrunx raises when an agent or a worker fails.
+        Exception: what `handler` or `check` raises, and what torchrunx raises when an agent or a worker fails.
     """
     import torchrunx
 
@@ -71,13 +81,16 @@ def launch(
         copy_env_vars=(),
         extra_env_vars={**environment, "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT"},
     )
-    launcher.set_logging_handlers(_LogHandlers(nodes.hosts, nodes.workers_per_host, str(launcher_log), torchrunx_logs))
-    with _replaced(handler, nodes.address):
+    with _replaced(handler, nodes.address, check) as listener:
+        launcher.set_logging_handlers(
+            _LogHandlers(nodes.hosts, nodes.workers_per_host, str(launcher_log), torchrunx_logs, listener.fileno())
+        )
         return launcher.run(function, *arguments).rank(0)
 
 
 @contextlib.contextmanager
-def _replaced(handler: Handler, address: str) -> Iterator[None]:
+def _replaced(handler: Handler, address: str, check: Callable[[], None]) -> Iterator[socket.socket]:
+    """Replace the names, and yield the listener for the log process, which inherits it."""
     import torchrunx
     import torchrunx.launcher as module
 
@@ -86,18 +99,42 @@ def _replaced(handler: Handler, address: str) -> Iterator[None]:
             f"torchrunx {torchrunx.__version__} is installed, but only {TESTED_VERSION} can be used; "
             f"pip install torchrunx=={TESTED_VERSION}"
         )
+    from hpclab.distributed.rendezvous import listen
 
     def execute_command(command: str, hostname: str, **_: object) -> tuple[str, str]:
         handler(hostname, command)
         return "", ""
 
-    before = module.execute_command, module.socket
-    module.execute_command = execute_command
-    module.socket = types.SimpleNamespace(getfqdn=lambda: address)
-    try:
-        yield
-    finally:
-        module.execute_command, module.socket = before
+    before = {name: getattr(module, name) for name in ("execute_command", "socket", "get_open_port", _GROUP)}
+    with listen(address) as listener, listen(address) as log_listener:
+        # In the order in which it asks for them: both are ours from here on.
+        ports = iter([listener.getsockname()[1], log_listener.getsockname()[1]])
+        module.execute_command = execute_command
+        module.socket = types.SimpleNamespace(getfqdn=lambda: address)
+        module.get_open_port = lambda: next(ports)
+        setattr(module, _GROUP, _group_at(listener, check))
+        try:
+            yield log_listener
+        finally:
+            for name, value in before.items():
+                setattr(module, name, value)
+
+
+def _group_at(listener: socket.socket, check: Callable[[], None]) -> type:
+    """Return torchrunx's group of launcher and agents, with a listener of ours and a wait that looks after agents."""
+    from torchrunx.utils.comm import LauncherAgentGroup
+
+    from hpclab.distributed.rendezvous import join, serve
+
+    class Group(LauncherAgentGroup[_Result]):
+        def __post_init__(self) -> None:
+            store = serve(
+                listener, self.launcher_hostname, world_size=self.world_size, timeout_s=_MEETING_S, check=check
+            )
+            join(store, rank=self.rank, world_size=self.world_size, timeout_s=self.agent_timeout)
+            self.group = None  # the default one
+
+    return Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +145,15 @@ class _LogHandlers:
     workers_per_host: int
     launcher_log: str
     torchrunx_logs: str
+    listener: int
+    """File descriptor of the socket at which the log server listens."""
 
     def __call__(self) -> list[logging.Handler]:
         from torchrunx.utils.log_handling import file_handlers
 
         die_with_parent(signal.SIGKILL)  # torchrunx ends this process only when the launcher leaves in good order
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _serve_at(self.listener)
         everything = logging.FileHandler(self.launcher_log)
         everything.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
         everything.setLevel(logging.INFO)
@@ -122,3 +162,16 @@ class _LogHandlers:
             workers = [self.workers_per_host] * len(self.hosts)
             handlers += file_handlers(list(self.hosts), workers, log_dir=self.torchrunx_logs, log_level=logging.INFO)
         return handlers
+
+
+def _serve_at(listener: int) -> None:
+    """Let torchrunx's log server, which this process makes next, use a socket that listens already."""
+    from torchrunx.utils.log_streaming import _LogRecordSocketReceiver
+
+    def take_over(server: socketserver.TCPServer) -> None:
+        server.socket.close()
+        server.socket = socket.socket(fileno=listener)
+        server.server_address = server.socket.getsockname()
+
+    _LogRecordSocketReceiver.server_bind = take_over
+    _LogRecordSocketReceiver.server_activate = lambda _: None

@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -22,6 +23,8 @@ from hpclab.distributed.collectives import Collectives, process_group
 from hpclab.distributed.seeds import start_streams
 from hpclab.distributed.sync import describe_sync
 from hpclab.envs.make import make_env
+from hpclab.envs.manager import ManagerEnv
+from hpclab.envs.sim.compiling import compile_kernels
 from hpclab.envs.vec_env import VecEnv
 from hpclab.errors import LaunchError
 from hpclab.metrics.console import ConsoleSink
@@ -33,12 +36,15 @@ from hpclab.run_folder import RunFolder, write_atomic
 from hpclab.runners.on_policy import OnPolicyRunner
 from hpclab.worker.context import WorkerContext
 from hpclab.worker.failure import FailureReport, leave
+from hpclab.worker.kernel_turn import KernelTurn
 from hpclab.worker.spec import Outcome, WorkerSpec
 from hpclab.worker.stop import StopRequest
-from hpclab.worker.watchdog import Watchdog, dump_stacks
+from hpclab.worker.watchdog import Watchdog, collective_timeout_s, dump_stacks
 
 _LOGGER = logging.getLogger(__name__)
 _HANG_GRACE_S = 5.0
+_MEETING_S = 600.0
+"""For all ranks to reach rank 0 and each other, once they have imported torch."""
 
 
 def train(
@@ -63,6 +69,8 @@ def train(
         *(_device_name(device), num_envs, threads, seeding),
     )
 
+    patience_s = collective_timeout_s(config.launch.process_group_timeout_s, config.run.hang_timeout_s)
+
     def on_hang(silent_s: float) -> None:
         dump_stacks()
         failure.record_hang(silent_s)
@@ -74,9 +82,11 @@ def train(
     # wait for this one.
     with (
         Watchdog(config.run.hang_timeout_s, on_hang, dump_when_stuck=failure.launched) as watchdog,
-        process_group(context, device=device, timeout_s=config.launch.process_group_timeout_s) as collectives,
+        process_group(
+            context, device=device, timeout_s=patience_s, meeting_s=_MEETING_S, meeting=run.meeting(spec.attempt)
+        ) as collectives,
         failure,
-        closing(make_env(config, num_envs=num_envs, device=device, threads=threads)) as env,
+        closing(_env(spec, config, context, num_envs=num_envs, device=device, threads=threads)) as env,
         failure,
     ):
         runner = _runner(config, run, env, device, collectives, stop)
@@ -91,6 +101,24 @@ def train(
         runner.close()
     _LOGGER.info("%s: %d iterations, %d environment steps", outcome.kind, outcome.iteration, outcome.env_steps)
     return outcome
+
+
+def _env(
+    spec: WorkerSpec,
+    config: RunConfig,
+    context: WorkerContext,
+    *,
+    num_envs: int,
+    device: torch.device,
+    threads: int,
+) -> ManagerEnv:
+    compiles = config.env.backend == "warp" or device.type == "cuda"
+    turn_file = Path(spec.kernel_turn) if compiles and spec.kernel_turn is not None else None
+    with KernelTurn(turn_file, local_rank=context.local_rank):
+        env = make_env(config, num_envs=num_envs, device=device, threads=threads)
+        if compiles:
+            compile_kernels(env.sim)
+    return env
 
 
 def _runner(

@@ -23,3 +23,5 @@ class WorkerSpec:
     """Rank 0 shows its progress on standard output; in any case it writes it to its log."""
     master_addr: str | None = None
     """Rendezvous address to use in place of the environment's MASTER_ADDR."""
+    kernel_turn: str | None = None
+    """File on this node through which its ranks compile GPU kernels one before the others; see `KernelTurn`."""

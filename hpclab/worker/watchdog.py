@@ -12,6 +12,14 @@ from typing import Self
 FIRST_ITERATION_S = 3600.0
 """For imports, the rendezvous and the first iteration, which compiles every kernel: minutes on a cold cache."""
 _STDERR = 2
+_MARGIN_S = 600.0
+
+
+def collective_timeout_s(configured_s: float | None, hang_timeout_s: float | None) -> float:
+    """Return when a collective fails by itself [s]: after the watchdog, which says more, unless it was configured."""
+    if configured_s is not None:
+        return configured_s
+    return FIRST_ITERATION_S if hang_timeout_s is None else max(hang_timeout_s, FIRST_ITERATION_S) + _MARGIN_S
 
 
 class Watchdog:

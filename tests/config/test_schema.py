@@ -32,6 +32,14 @@ def test_gpu_and_cpu_workers_exclude_each_other() -> None:
         RunConfig.model_validate({"task": "x", "launch": {"gpus_per_node": 1, "cpu_workers_per_node": 1}})
 
 
+def test_a_collective_is_given_up_only_after_the_watchdog_has_spoken() -> None:
+    launch = {"process_group_timeout_s": 600.0}
+    with pytest.raises(ValidationError, match=r"600 would end a hang without stacks, before run\.hang_timeout_s=1800"):
+        RunConfig.model_validate({"task": "t", "launch": launch})
+    for hang_timeout_s in (300.0, None):
+        RunConfig.model_validate({"task": "t", "launch": launch, "run": {"hang_timeout_s": hang_timeout_s}})
+
+
 @pytest.mark.parametrize("key", [{"keep_every": 100}, {"keep_best": "Train/mean_reward"}])
 def test_keeping_more_than_the_newest_needs_to_say_how_many_those_are(key: dict) -> None:
     with pytest.raises(ValidationError, match=r"unless run\.keep_last is given"):

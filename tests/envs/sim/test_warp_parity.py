@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hpclab.envs.robots.cartpole import cartpole
 from hpclab.envs.robots.g1 import FOOT_GEOMS, g1_on_plane
+from hpclab.envs.sim.compiling import compile_kernels
 from hpclab.envs.sim.make import make_sim
 from hpclab.envs.sim.mujoco_batch import MujocoSim
 from hpclab.envs.sim.warp import WarpSim
@@ -138,6 +139,22 @@ def test_cartpole_agrees_for_twenty_substeps(cartpole_pair: tuple[MujocoSim, War
         for _ in range(20):
             sim.step()
     assert worst(cartpole_pair, lambda sim: sim.qpos) < 1e-5
+
+
+def test_compiling_beforehand_changes_nothing(cartpole_pair: tuple[MujocoSim, WarpSim]) -> None:
+    sim = cartpole_pair[1]
+    sim.write_state(torch.full((N, 2), 0.1), torch.full((N, 2), 0.3), ALL)
+    sim.ctrl.fill_(0.5)
+    sim.step()
+    before = sim.state_dict()
+    sim.step()
+    expected = sim.state_dict()["integration"]
+    sim.load_state_dict(before)
+    compile_kernels(sim)
+    after = sim.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    sim.step()
+    assert torch.equal(sim.state_dict()["integration"], expected)
 
 
 @pytest.mark.parametrize("backend", [0, 1], ids=["mujoco", "warp"])
