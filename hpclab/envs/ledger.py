@@ -24,8 +24,8 @@ class EpisodeLedger:
         self.totals = buffers.shared(f"{name}/totals", len(tags))
 
     def add(self, values: Tensor) -> None:
-        """Add one control step's (N, C) values."""
-        self.sums.add_(values)
+        """Add one control step's (C, N) values."""
+        self._by_tag.add_(values)
 
     def close(self, ended: Tensor, weight: Tensor) -> None:
         """Move the sums of environments in `ended` (N,) bool, times `weight` (N,) or (), to the totals."""

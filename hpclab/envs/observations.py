@@ -24,6 +24,7 @@ class ObservationManager:
         self._terms: list[Callable[[], Tensor]] = []
         self._groups: dict[str, list[int]] = {}
         self._noise: dict[str, Tensor] = {}
+        self._noisy: dict[str, slice] = {}
         self.slices: dict[str, dict[str, slice]] = {}
         """By group and term: the columns of the group that hold the term."""
         seen: list[ObservationTerm] = []
@@ -40,7 +41,9 @@ class ObservationManager:
             noise = [term.noise if term.is_plain else 0.0 for term in terms.values()]
             if any(noise):
                 columns = torch.repeat_interleave(torch.tensor(noise), torch.tensor(widths))
-                self._noise[group] = columns.to(env.device)
+                noisy = columns.nonzero()
+                self._noisy[group] = slice(int(noisy[0]), int(noisy[-1]) + 1)
+                self._noise[group] = columns[self._noisy[group]].to(env.device)
         self.dims = {group: max(part.stop for part in slices.values()) for group, slices in self.slices.items()}
         self.values: Observations = {
             group: torch.zeros(env.num_envs, dim, device=env.device) for group, dim in self.dims.items()
@@ -60,7 +63,8 @@ class ObservationManager:
         """Bring `values` up to date, noise added, and return them."""
         values = [term() for term in self._terms]
         for group, indices in self._groups.items():
-            joined = torch.cat([values[index] for index in indices], dim=1, out=self.values[group])
+            torch.cat([values[index] for index in indices], dim=1, out=self.values[group])
             if group in self._noise:
-                joined.addcmul_(torch.empty_like(joined).uniform_(-1.0, 1.0), self._noise[group])
+                noisy = self.values[group][:, self._noisy[group]]
+                noisy.addcmul_(torch.empty_like(noisy).uniform_(-1.0, 1.0), self._noise[group])
         return self.values

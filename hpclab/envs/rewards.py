@@ -27,7 +27,6 @@ class RewardManager:
 
     Attributes:
         names: K terms of non-zero weight.
-        values: (N, K) weight * value * step_dt of the last control step.
         ledger: their sums over episodes, in units of one second of reward (divided by the episode's time limit).
     """
 
@@ -39,14 +38,19 @@ class RewardManager:
         self._factors = torch.tensor(factors, device=env.device).unsqueeze(1)
         self.ledger = EpisodeLedger(env.buffers, "rewards", [f"Episode_Reward/{name}" for name in self.names])
         self._per_episode = constant(1.0 / env.episode_length_s, env.device)
-        self.values = torch.zeros(env.num_envs, len(self.names), device=env.device)
+        self._by_term = torch.zeros(len(self.names), env.num_envs, device=env.device)
+
+    @property
+    def values(self) -> Tensor:
+        """(N, K) weight * value * step_dt of the last control step."""
+        return self._by_term.t()
 
     def compute(self) -> Tensor:
         """Return the (N,) reward of this control step."""
         by_term = _by_term(self._terms).mul_(self._factors)
-        self.values = by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).t()
-        self.ledger.add(self.values)
-        return by_term.sum(dim=0)
+        self._by_term = by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        self.ledger.add(self._by_term)
+        return self._by_term.sum(dim=0)
 
     def close_episodes(self, ended: Tensor) -> None:
         """Book the episodes of environments in `ended` (N,)."""
@@ -66,11 +70,11 @@ class MetricManager:
         """Take in this control step."""
         if self._terms:
             by_term = _by_term(self._terms)
-            self.ledger.add(by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).t())
+            self.ledger.add(by_term.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
             self._steps.add_(self._one)
 
     def close_episodes(self, ended: Tensor) -> None:
         """Book the episodes of environments in `ended` (N,)."""
         if self._terms:
-            self.ledger.close(ended, self._steps.clamp(min=1.0).reciprocal_())
+            self.ledger.close(ended, torch.maximum(self._steps, self._one).reciprocal_())
             self._steps.masked_fill_(ended, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import TYPE_CHECKING
 
 import torch
@@ -38,8 +39,8 @@ class TerminationManager:
     def compute(self) -> tuple[Tensor, Tensor]:
         """Return (N,) bool masks: the episode ended; it ended by a time limit alone."""
         fired: list[Tensor] = [term() for term in self._terms]
-        terminated = functools.reduce(torch.logical_or, fired[: self._num_terminations])
-        dones = functools.reduce(torch.logical_or, fired[self._num_terminations :], terminated)
+        terminated = functools.reduce(operator.or_, fired[: self._num_terminations])
+        dones = functools.reduce(operator.or_, fired[self._num_terminations :], terminated)
         self._by_tag.add_(torch.cat([*fired, dones]).view(len(fired) + 1, -1))
         return dones, dones > terminated
 

@@ -76,7 +76,7 @@ class BarePhysics:
         self._batch.state[:] = self._env.sim.state_dict()["integration"].numpy()
         self._inputs.clear()
 
-    def _record_and_step(self, control: Callable[[], None] | None) -> None:
+    def _record_and_step(self, control: Callable[[], None] | None = None) -> None:
         assert control is None, "actuators that act in every substep are not repeated"
         self._inputs.append(self._env.sim.ctrl.numpy().astype(np.float64))
         self._step()

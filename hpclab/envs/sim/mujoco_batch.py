@@ -62,7 +62,7 @@ class MujocoSim:
         self._disableflags = self._batch.expand("opt.disableflags")
         self._normal_flags = int(model.opt.disableflags)
         fresh, self._held = kinematic_columns(model)
-        self._history_columns: list[slice] = []
+        self._recorded: slice | None = None
         self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
         self._one_sensordata = np.zeros((num_envs, 1, model.nsensordata))
         self._bad_counts = self._batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
@@ -97,8 +97,9 @@ class MujocoSim:
     def sensor_history(self, name: str) -> Tensor:
         """Return the live (N, num_substeps, dim) values of one named sensor in each substep of the last `step`."""
         columns = sensor_columns(self.model, name)
-        if columns not in self._history_columns:
-            self._history_columns.append(columns)
+        # all that lies between sensors asked for is kept with them: one copy takes less than several small ones
+        known = self._recorded or columns
+        self._recorded = slice(min(known.start, columns.start), max(known.stop, columns.stop))
         return torch.from_numpy(self._history)[:, :, columns]
 
     def field(self, name: str) -> Tensor:
@@ -152,10 +153,10 @@ class MujocoSim:
         """Simulate as many substeps as the (N, S, dim) history of their sensors is long, under the present `ctrl`."""
         np.copyto(self._state_ctrl, self._ctrl)
         # a world that MuJoCo auto-resets stops for the rest of this call
-        record = {"sensordata": scratch} if self._history_columns else {}
+        record = {} if self._recorded is None else {"sensordata": scratch}
         self._batch.rollout(history.shape[1], record=list(record), out=record)
-        for columns in self._history_columns:
-            np.copyto(history[:, :, columns], scratch[:, :, columns], casting="same_kind")
+        if self._recorded is not None:
+            np.copyto(history[:, :, self._recorded], scratch[:, :, self._recorded], casting="same_kind")
 
     def write_state(self, qpos: Tensor, qvel: Tensor, mask: Tensor) -> None:
         """Put worlds with `mask` True into a state; see `Sim.write_state`."""

@@ -85,7 +85,7 @@ class VelocityCommand:
         """Let one control step pass, except in environments of `fresh` (N,), which get a new command at once."""
         self._time_left.sub_(self._step_dt)
         due = (self._time_left <= self._zero) | fresh
-        drawn = torch.addcmul(self._lower, torch.rand_like(self._drawn), self._upper - self._lower)
+        drawn = torch.addcmul(self._lower, torch.empty_like(self._drawn).uniform_(), self._upper - self._lower)
         torch.where(due.unsqueeze(1), drawn, self._drawn, out=self._drawn)
         self._evaluate()
 

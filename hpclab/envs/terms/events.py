@@ -32,7 +32,8 @@ class ResetRootUniform:
 
     def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
         """Change (N, nq) start states in place."""
-        offset = torch.addcmul(self._lower, torch.rand(qpos.shape[0], 4, device=qpos.device), self._width)
+        drawn = torch.empty(qpos.shape[0], 4, device=qpos.device).uniform_()
+        offset = torch.addcmul(self._lower, drawn, self._width)
         x_y_z, half_yaw = offset.split_with_sizes((3, 1), dim=1)
         qpos[:, :3].add_(x_y_z)
         torch.cos(half_yaw, out=qpos[:, 3:4])
@@ -77,7 +78,7 @@ class PushRoot:
 
     def __call__(self, due: Tensor) -> None:
         """Push environments in `due` (N,)."""
-        torch.addcmul(self._lower, torch.rand_like(self._push), self._width, out=self._push)
+        torch.addcmul(self._lower, torch.empty_like(self._push).uniform_(), self._width, out=self._push)
         self._linear.copy_(self._push_linear)
         torch.sum(self._axes * self._push_angular, dim=2, out=self._angular)  # into the body's frame
         self._sim.add_velocity(self._delta, due)

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 def track_linear_velocity(env: ManagerEnv, *, command: str, velocity: str, variance: float) -> Tensor:
     """exp(-norm(commanded - actual)^2 / variance) of the body-frame linear velocity, vertical command 0 [m^2/s^2]."""
     error = env.commands[command].linear - env.sensor(velocity)
-    return torch.exp((error * error).sum(dim=1) / constant(-variance, env.device))
+    return torch.exp((error * error).sum(dim=1) * constant(-1.0 / variance, env.device))
 
 
 def track_angular_velocity(env: ManagerEnv, *, command: str, velocity: str, variance: float) -> Tensor:
     """exp(-norm(commanded - actual)^2 / variance) of the body-frame angular velocity, roll, pitch 0 [rad^2/s^2]."""
     error = env.commands[command].angular - env.sensor(velocity)
-    return torch.exp((error * error).sum(dim=1) / constant(-variance, env.device))
+    return torch.exp((error * error).sum(dim=1) * constant(-1.0 / variance, env.device))
 
 
 def upright(env: ManagerEnv, *, up: str, variance: float) -> Tensor:
     """exp(-norm(g_xy)^2 / variance), g the direction of gravity in the frame of the body that senses `up`."""
-    return torch.exp(horizontal_sum_of_squares(env, sensor=up) / constant(-variance, env.device))
+    return torch.exp(horizontal_sum_of_squares(env, sensor=up) * constant(-1.0 / variance, env.device))
 
 
 def horizontal_sum_of_squares(env: ManagerEnv, *, sensor: str) -> Tensor:
@@ -67,11 +67,12 @@ class JointPosLimits:
         centre = (env.joints.lower + env.joints.upper) / 2
         half = (env.joints.upper - env.joints.lower) / 2 * soft_factor
         self._lower, self._upper = centre - half, centre + half
+        self._zero = constant(0.0, env.device)
 
     def __call__(self) -> Tensor:
         """Return the violation [rad]."""
-        inside = torch.clamp(self._pos, self._lower, self._upper)
-        return (self._pos - inside).abs().sum(dim=1)
+        beyond = torch.maximum(self._lower - self._pos, self._pos - self._upper)
+        return torch.maximum(beyond, self._zero).sum(dim=1)
 
 
 class Pose:
@@ -162,7 +163,7 @@ class FootSwingHeight:
         self._height: Tensor = env.trackers[heights].height
         self._contacts: Contacts = env.trackers[contacts]
         self._command: VelocityCommand = env.commands[command]
-        self._target_m, self._one, self._zero = (constant(value, env.device) for value in (target_m, 1.0, 0.0))
+        self._per_target, self._one, self._zero = (constant(value, env.device) for value in (1.0 / target_m, 1.0, 0.0))
         self._peak = env.buffers.per_env(f"{contacts}/peak_height_m", self._height.shape[1])
 
     def __call__(self) -> Tensor:
@@ -171,7 +172,7 @@ class FootSwingHeight:
         in_air = torch.where(self._contacts.in_contact, self._peak, self._height)
         torch.maximum(self._peak, in_air, out=self._peak)
         landed = self._contacts.first_contact
-        error = (self._peak / self._target_m).sub_(self._one)
+        error = (self._peak * self._per_target).sub_(self._one)
         cost = torch.where(landed, error.mul_(error), self._zero).sum(dim=1) * self._command.active
         self._peak.masked_fill_(landed, 0.0)
         return cost
@@ -180,5 +181,5 @@ class FootSwingHeight:
 def soft_landing(env: ManagerEnv, *, contacts: str, command: str) -> Tensor:
     """Sum over landing feet of the norm of the contact force [N], when the command is active."""
     tracker: Contacts = env.trackers[contacts]
-    force = (tracker.force * tracker.force).sum(dim=2).sqrt_()
+    force = torch.linalg.vector_norm(tracker.force, dim=2)
     return torch.where(tracker.first_contact, force, constant(0.0, env.device)).sum(dim=1) * _active(env, command)

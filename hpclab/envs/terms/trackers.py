@@ -39,8 +39,9 @@ class Contacts(Tracker):
         self._ordinals = torch.arange(1.0, num_substeps + 1, device=env.device)[:, None]
         self._over = torch.zeros(env.num_envs, num_substeps, 2 * feet, dtype=torch.bool, device=env.device)
         self._touching, self._flying = self._over[:, :, :feet], self._over[:, :, feet:]
-        self._found_last = self._found_history[:, -1]
-        self._zero, self._step_dt = constant(0.0, env.device), constant(num_substeps * env.substep_dt, env.device)
+        self._touching_last = self._touching[:, -1]
+        self._zero, self._half = constant(0.0, env.device), constant(0.5, env.device)
+        self._step_dt = constant(num_substeps * env.substep_dt, env.device)
         self._landing_window_s = constant(env.step_dt + 1e-6, env.device)
         self._times = env.buffers.per_env(f"{name}/times_s", 2 * feet)
         self.force = side_by_side(env, force)
@@ -52,12 +53,12 @@ class Contacts(Tracker):
     def after_step(self) -> None:
         """Take in the substeps just simulated."""
         # True in substeps in which a time is over: air time in contact, contact time without
-        torch.gt(self._found_history, self._zero, out=self._touching)
-        torch.le(self._found_history, self._zero, out=self._flying)
+        torch.gt(self._found_history, self._half, out=self._touching)
+        torch.gt(self._half, self._found_history, out=self._flying)
         last_over = torch.where(self._over, self._ordinals, self._zero).amax(dim=1)  # 1 to S, 0: in no substep
         self._times.masked_fill_(last_over > self._zero, 0.0)
-        self._times.add_(torch.add(self._step_dt, last_over, alpha=-self._substep_dt))
-        self.in_contact = self._found_last > self._zero
+        self._times.add_(self._step_dt).add_(last_over, alpha=-self._substep_dt)
+        self.in_contact = self._touching_last
         self.first_contact = self.in_contact & (self.contact_time < self._landing_window_s)
 
     def before_observations(self) -> None:
