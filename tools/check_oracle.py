@@ -23,7 +23,11 @@ if __package__ in (None, ""):
 
 from tools.oracles.report import Error, UnsupportedFormatError, format_table
 
-CHECKS = {"ppo": "tools.oracles.ppo", "trace": "tools.oracles.velocity_trace"}
+CHECKS = {
+    "ppo": "tools.oracles.ppo",
+    "distillation": "tools.oracles.distillation",
+    "trace": "tools.oracles.velocity_trace",
+}
 """By the recording's `algorithm`: the module whose `check(path)` replays it."""
 
 

@@ -20,8 +20,18 @@ class Adam:
     start, and more where Python is read over a network.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], learning_rate: Tensor) -> None:
-        """Take the parameters to change, and their 0-dimensional learning rate, which may be changed in place."""
+    def __init__(
+        self, parameters: Iterable[Tensor], learning_rate: Tensor, *, weight_decay: float | None = None
+    ) -> None:
+        """Take the parameters to change.
+
+        Args:
+            parameters: all have a gradient when it steps.
+            learning_rate: 0-dimensional; may be changed in place.
+            weight_decay: share of a parameter, times the learning rate, that each step takes off it: AdamW, of
+                Loshchilov and Hutter 2019, arXiv:1711.05101. None: Adam.
+        """
+        self._decay = weight_decay
         self.learning_rate = learning_rate
         self._parameters = list(parameters)
         self._means = [torch.zeros_like(p) for p in self._parameters]
@@ -35,7 +45,8 @@ class Adam:
         assert len(gradients) == len(self._parameters), "every parameter has a gradient"
         adam(
             self._parameters, gradients, self._means, self._squares, [], self._steps,
-            fused=True, amsgrad=False, beta1=_BETAS[0], beta2=_BETAS[1], lr=self.learning_rate, weight_decay=0.0,
+            fused=True, amsgrad=False, beta1=_BETAS[0], beta2=_BETAS[1], lr=self.learning_rate,
+            weight_decay=self._decay or 0.0, decoupled_weight_decay=self._decay is not None,
             eps=_EPSILON, maximize=False,
         )  # fmt: skip
 
@@ -43,8 +54,8 @@ class Adam:
         """Return what `torch.optim.Adam.state_dict` does, of references to the tensors themselves."""
         kept = zip(self._steps, self._means, self._squares, strict=True)
         names = ("step", "exp_avg", "exp_avg_sq")
-        group: dict[str, Any] = {"lr": self.learning_rate, "betas": _BETAS, "eps": _EPSILON, "weight_decay": 0.0}
-        group |= {"amsgrad": False, "maximize": False, "fused": True}
+        group: dict[str, Any] = {"lr": self.learning_rate, "betas": _BETAS, "eps": _EPSILON}
+        group |= {"weight_decay": self._decay or 0.0, "amsgrad": False, "maximize": False, "fused": True}
         return {
             "state": {index: dict(zip(names, tensors, strict=True)) for index, tensors in enumerate(kept)},
             "param_groups": [group | {"params": list(range(len(self._parameters)))}],

@@ -60,3 +60,15 @@ class Algorithm(Protocol):
             CheckpointError: the state is of other models.
         """
         ...
+
+    def memory_state_dict(self) -> dict[str, Tensor]:
+        """What recurrent networks remember of this rank's environments, which are dimension 1, by name."""
+        ...
+
+    def load_memory_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Remember what a `memory_state_dict` of as many environments holds.
+
+        Raises:
+            CheckpointError: it is of other networks or another number of environments.
+        """
+        ...

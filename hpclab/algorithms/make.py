@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from hpclab.algorithms.algorithm import Algorithm
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
+from hpclab.envs.mirror import Mirror
 
 
 def make_algorithm(
@@ -20,6 +22,8 @@ def make_algorithm(
     num_envs: int,
     device: torch.device,
     collectives: Collectives,
+    step_dt: float = 1.0,
+    mirror: Callable[[], Mirror | None] | None = None,
 ) -> Algorithm:
     """Build `ALGORITHM`, a class, of the module of this folder that `config.algorithm.name` names.
 
@@ -30,9 +34,11 @@ def make_algorithm(
         num_envs: N, environments of this rank.
         device: where everything lives.
         collectives: the ranks.
+        step_dt: length of a control step [s].
+        mirror: returns what observations and actions look like in the mirror, where the task says so.
 
     Raises:
-        ConfigError: a rank has too few environments for its mini-batches.
+        ConfigError: a rank has too few environments for its mini-batches, or the task lacks what a setting needs.
     """
     module = importlib.import_module(f"hpclab.algorithms.{config.algorithm.name}")
     algorithm = module.ALGORITHM(
@@ -42,5 +48,7 @@ def make_algorithm(
         num_envs=num_envs,
         device=device,
         collectives=collectives,
+        step_dt=step_dt,
+        mirror=mirror,
     )
     return cast(Algorithm, algorithm)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hpclab.algorithms import advantage, losses
-from hpclab.algorithms.adam import Adam
+from hpclab.algorithms.extensions import make_extensions
+from hpclab.algorithms.observation_moments import ObservationMoments
+from hpclab.algorithms.optimizers import make_optimizer
+from hpclab.config.algorithms import PPOSection
 from hpclab.config.schema import RunConfig
 from hpclab.distributed import gradients, moments
 from hpclab.distributed.collectives import Collectives
 from hpclab.distributed.moments import Moments
 from hpclab.distributed.sync import sample_weights
+from hpclab.envs.mirror import Mirror
 from hpclab.envs.vec_env import Observations, Step
 from hpclab.errors import CheckpointError
 from hpclab.models.actor_critic import Actor, Critic
-from hpclab.models.normalizers import RunningNormalizer
+from hpclab.models.distribution import rows
+from hpclab.models.memory import State, restore
 from hpclab.models.precision import compute_in
 from hpclab.storage.rollout import MiniBatch, Permutation, RolloutStorage, random_permutation
 
@@ -40,6 +46,8 @@ class PPO:
         device: torch.device,
         collectives: Collectives | None = None,
         permutation: Permutation = random_permutation,
+        step_dt: float = 1.0,
+        mirror: Callable[[], Mirror | None] | None = None,
     ) -> None:
         """Build the models (torch's global generator draws the parameters) and the buffers.
 
@@ -51,10 +59,13 @@ class PPO:
             device: where everything lives.
             collectives: the ranks; one rank alone when not given.
             permutation: draws the order of samples, once per iteration.
+            step_dt: length of a control step [s].
+            mirror: returns what observations and actions look like in the mirror, where the task says so.
 
         Raises:
-            ConfigError: a rank has too few environments for its mini-batches.
+            ConfigError: a rank has too few environments for its mini-batches, or the task lacks what a setting needs.
         """
+        assert isinstance(config.algorithm, PPOSection)
         self.config = config.algorithm
         self.sync = config.sync.resolved()
         self.device = device
@@ -63,15 +74,43 @@ class PPO:
         self.actor = Actor(config.actor, observation_dims["actor"], num_actions).to(device)
         self.critic = Critic(config.critic, observation_dims["critic"]).to(device)
         compute_in(self.config.precision, self.actor, self.critic)
-        self.storage = RolloutStorage(self.config.num_steps_per_env, num_envs, observation_dims, num_actions, device)
-        self.gradients = gradients.FlatGradients([self.actor, self.critic], num_extra=1)
+        self.states: dict[str, State] = {
+            "actor": self.actor.start_state(num_envs, device),
+            "critic": self.critic.start_state(num_envs, device),
+        }
+        """What recurrent networks remember of the environments, by observation group; changed in place."""
+        self._remembered = [tensor for state in self.states.values() for tensor in state]
+        self.storage = RolloutStorage(
+            self.config.num_steps_per_env, num_envs, observation_dims, num_actions, device, self.states
+        )
+        self.extensions = make_extensions(
+            self.config,
+            self.sync,
+            self.actor,
+            self.critic,
+            observation_dims=observation_dims,
+            num_envs=num_envs,
+            step_dt=step_dt,
+            mirror=mirror,
+            device=device,
+        )
+        self.loss_names = [*_LOSSES, *(name for extension in self.extensions for name in extension.numbers)]
+        trained = [network for extension in self.extensions for network in extension.trained]
+        self.gradients = gradients.FlatGradients([self.actor, self.critic], num_extra=1, unclipped=trained)
         weights = sample_weights(config, self.collectives.world_size)
         self.weight = None if weights is None else weights[self.collectives.rank]
-        self.optimizer = Adam(
+        self.optimizer = make_optimizer(
+            self.config.optimizer,
             [*self.actor.parameters(), *self.critic.parameters()],
             torch.tensor(self.config.learning_rate, device=device),
         )
-        self._deltas: list[Moments] = []  # of the rollout that waits for its update, by normaliser, over all ranks
+        local = self.sync.normalizer == "local"
+        # A memory has to see every step; otherwise merged moments, which stand still, let values wait for the end.
+        self._values_wait = not local and not self.states["critic"]
+        self._moments = ObservationMoments(
+            [("actor", self.actor.normalizer), ("critic", self.critic.normalizer)], local=local
+        )
+        self._deltas: list[Moments] = []  # of the rollout that waits for its update, over all ranks
 
     @property
     def learning_rate(self) -> Tensor:
@@ -85,17 +124,20 @@ class PPO:
 
     def broadcast_parameters(self) -> None:
         """Give every rank rank 0's parameters and buffers. Collective."""
-        gradients.broadcast_parameters([self.actor, self.critic], self.collectives)
+        added = [network for extension in self.extensions for network in extension.broadcast]
+        gradients.broadcast_parameters([self.actor, self.critic, *added], self.collectives)
 
     def start_rollout(self) -> None:
         """Begin a new rollout; one that was not finished is forgotten."""
         self.storage.step = 0
+        for group, state in self.states.items():
+            self.storage.remember(group, state)
 
     @torch.inference_mode()
     def act(self, observations: Observations, actions: Tensor | None = None) -> Tensor:
         """Return (N, A) actions for a rollout step: sampled, or `actions` where a recording is replayed."""
         storage, t = self.storage, self.storage.step
-        distribution = self.actor(observations["actor"])
+        distribution = self.actor(observations["actor"], self.states["actor"], advance=True)
         if actions is None:
             actions = self.actor.distribution.sample(distribution)
         for group, buffer in storage.observations.items():
@@ -103,26 +145,26 @@ class PPO:
         storage.actions[t] = actions
         for buffer, parameter in zip(storage.distribution, distribution, strict=True):
             buffer[t] = parameter
-        if self.sync.normalizer == "local":
-            storage.values[t] = self.critic(observations["critic"])
+        if not self._values_wait:
+            storage.values[t] = self.critic(observations["critic"], self.states["critic"], advance=True)
         return actions
 
     @torch.inference_mode()
     def act_inference(self, observations: Observations) -> Tensor:
-        """Return the (N, A) mean actions of the policy."""
-        return self.actor.distribution.mean(self.actor(observations["actor"]))
+        """Return the (N, A) mean actions of the policy; a memory stays as it is."""
+        return self.actor.distribution.mean(self.actor(observations["actor"], self.states["actor"]))
 
     @torch.inference_mode()
     def process_step(self, step: Step) -> None:
         """Take the answer to the last `act`; local normalisers see the new observations."""
         storage, t = self.storage, self.storage.step
-        if self.sync.normalizer == "local":
-            for group, normalizer in self._normalizers().items():
-                normalizer.update(step.observations[group])
+        self._moments.step(step.observations)
         storage.rewards[t] = step.rewards
         storage.dones[t] = step.dones
         storage.time_outs[t] = step.time_outs
         storage.step += 1
+        for tensor in self._remembered:
+            tensor.masked_fill_(step.dones.unsqueeze(-1), 0.0)
 
     @torch.inference_mode()
     def finish_rollout(self, observations: Observations) -> None:
@@ -135,22 +177,23 @@ class PPO:
         assert storage.step == storage.num_steps, "a rollout must be complete before it is finished"
         # What need not be known during the rollout is computed for all its steps at once, which is faster.
         storage.log_probs.copy_(self.actor.distribution.log_prob(storage.distribution, storage.actions))
-        if self.sync.normalizer == "global":
-            # Merged moments stand still during a rollout.
+        if self._values_wait:
             storage.values.copy_(self.critic(storage.observations["critic"]))
+        shared = self._moments.measure(storage.observations, observations)
+        for extension in self.extensions:
+            shared += extension.finish_rollout(storage, observations)
         storage.rewards.copy_(
             advantage.bootstrap_time_outs(storage.rewards, storage.values, storage.time_outs, gamma=config.gamma)
         )
         advantages = advantage.gae(
             storage.rewards,
             storage.values,
-            self.critic(observations["critic"]),
+            self.critic(observations["critic"], self.states["critic"]),
             storage.dones,
             gamma=config.gamma,
             lam=config.lam,
         )
         torch.add(advantages, storage.values, out=storage.returns)
-        shared = self._measure_observations(observations) if self.sync.normalizer == "global" else []
         if self.sync.advantage == "global":
             shared = [*shared, moments.measure(advantages.unsqueeze(-1))]
         if shared:
@@ -171,16 +214,10 @@ class PPO:
             0-dimensional tensors: learning_rate, and value_loss, surrogate_loss, entropy, kl, actor_grad_norm,
             critic_grad_norm as means over the updates (over the ranks too under `sync.metrics: global`).
         """
-        storage, config = self.storage, self.config
+        config = self.config
         with torch.no_grad():
-            order = self.permutation(storage.num_steps * storage.num_envs, self.device)
-            # The normalisers do not change during the update, so one pass serves every epoch.
-            actor_observations = self.actor.normalizer(storage.observations["actor"])
-            critic_observations = self.critic.normalizer(storage.observations["critic"])
-            mini_batches = list(
-                storage.mini_batches(actor_observations, critic_observations, order, config.num_mini_batches)
-            )
-        totals = torch.zeros(len(_LOSSES), device=self.device)
+            mini_batches = list(self._mini_batches())
+        totals = torch.zeros(len(self.loss_names), device=self.device)
         for _ in range(config.num_learning_epochs):
             for batch in mini_batches:
                 totals += self._step(batch)
@@ -188,33 +225,63 @@ class PPO:
         if self.sync.metrics == "global" and self.collectives.world_size > 1:
             weight = 1.0 / self.collectives.world_size if self.weight is None else self.weight
             self.collectives.all_reduce_sum(totals.mul_(weight))
-        self._merge_normalizers()
-        return dict(zip(_LOSSES, totals.unbind(), strict=True)) | {"learning_rate": self.learning_rate.clone()}
+        deltas = iter(self._deltas)
+        self._moments.merge(deltas)
+        for extension in self.extensions:
+            extension.merge(deltas)
+        return dict(zip(self.loss_names, totals.unbind(), strict=True)) | {"learning_rate": self.learning_rate.clone()}
+
+    def _mini_batches(self) -> Iterator[MiniBatch]:
+        """Deal the rollout. The normalisers do not change during the update, so one pass serves every epoch."""
+        storage = self.storage
+        observations = {
+            "actor": self.actor.normalizer(storage.observations["actor"]),
+            "critic": self.critic.normalizer(storage.observations["critic"]),
+        }
+        count = self.config.num_mini_batches
+        extra = {name: column for part in self.extensions for name, column in part.columns(storage).items()}
+        if self._remembered:
+            batches = storage.sequences(observations, extra, count)
+        else:
+            order = self.permutation(storage.num_steps * storage.num_envs, self.device)
+            batches = storage.mini_batches(observations, extra, order, count)
+        for batch in batches:
+            if self.sync.advantage == "mini_batch":
+                batch = batch._replace(advantages=advantage.normalize(batch.advantages))
+            for extension in self.extensions:
+                batch = extension.augment(batch)
+            yield batch
 
     def _step(self, batch: MiniBatch) -> Tensor:
         """Take one gradient step and return the numbers named by `_LOSSES`."""
         config, policy = self.config, self.actor.distribution
-        advantages = batch.advantages
-        if self.sync.advantage == "mini_batch":
-            advantages = advantage.normalize(advantages)
-        distribution = self.actor.head(batch.actor_observations)
-        values = self.critic.head(batch.critic_observations)
+        distribution = self.actor.head(batch.actor_observations, batch.histories.get("actor"))
+        values = self.critic.head(batch.critic_observations, batch.histories.get("critic"))
         surrogate = losses.surrogate_loss(
             policy.log_prob(distribution, batch.actions),
             batch.log_probs,
-            advantages,
+            batch.advantages,
             clip_param=config.clip_param,
         )
         value_clip = config.clip_param if config.use_clipped_value_loss else None
         value = losses.value_loss(values, batch.values, batch.returns, clip_param=value_clip)
-        entropy = policy.entropy(distribution).mean()
+        originals = rows(distribution, batch.distribution[0].shape[0])
+        entropy = policy.entropy(originals).mean()
+        loss = surrogate + config.value_loss_coef * value - config.entropy_coef * entropy
+        numbers: list[Tensor] = []
+        for extension in self.extensions:
+            added, found = extension.loss(batch, distribution)
+            loss = loss if added is None else loss + added
+            numbers += found
         self.gradients.zero()
-        (surrogate + config.value_loss_coef * value - config.entropy_coef * entropy).backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
-            kl = policy.kl_divergence(batch.distribution, distribution).mean()
+            kl = policy.kl_divergence(batch.distribution, originals).mean()
             norms = self._reduce_and_clip(kl)
             self.optimizer.step()
-            return torch.stack([value, surrogate, entropy, kl, *norms])
+            for extension in self.extensions:
+                extension.step()
+            return torch.stack([value, surrogate, entropy, kl, *norms, *numbers])
 
     def _reduce_and_clip(self, kl: Tensor) -> list[Tensor]:
         """Average gradients over the ranks, adapt the learning rate to their mean KL, clip; return the norms."""
@@ -248,28 +315,6 @@ class PPO:
             return self.collectives.all_reduce_sum(value.clone()) / world_size
         return self.collectives.all_reduce_sum(value * self.weight)
 
-    def _normalizers(self) -> dict[str, RunningNormalizer]:
-        """The normalisers in use, by observation group."""
-        models = {"actor": self.actor.normalizer, "critic": self.critic.normalizer}
-        return {group: model for group, model in models.items() if isinstance(model, RunningNormalizer)}
-
-    def _measure_observations(self, last: Observations) -> list[Moments]:
-        """Moments of what this rollout's steps led to: s_1 .. s_T of every environment, as `process_step` sees them."""
-        observations = self.storage.observations
-        return [
-            moments.measure(torch.cat([observations[group][1:], last[group].unsqueeze(0)]))
-            for group in self._normalizers()
-        ]
-
-    @torch.no_grad()
-    def _merge_normalizers(self) -> None:
-        """Take the rollout's observations of all ranks into the normalisers, once."""
-        if self._deltas:
-            for normalizer, delta in zip(self._normalizers().values(), self._deltas, strict=True):
-                base = Moments(normalizer.exact_count, normalizer.exact_mean, normalizer.exact_m2)
-                normalizer.set_exact(*moments.combine(base, delta))
-        self._deltas = []
-
     def state_dict(self) -> dict[str, Any]:
         """Models with buffers, optimiser and learning rate: complete between two iterations."""
         return {
@@ -277,7 +322,7 @@ class PPO:
             "critic": self.critic.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "learning_rate": self.learning_rate.clone(),
-        }
+        } | {extension.name: extension.state_dict() for extension in self.extensions}
 
     def shared_state_dict(self) -> dict[str, Any]:
         """The part of `state_dict` that all ranks hold alike: without normalisers where each rank has its own."""
@@ -285,7 +330,7 @@ class PPO:
         if self.sync.normalizer == "local":
             for model in ("actor", "critic"):
                 state[model] = {key: tensor for key, tensor in state[model].items() if "normalizer." not in key}
-        return state
+        return state | {extension.name: extension.shared_state_dict() for extension in self.extensions}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`, bit for bit.
@@ -298,11 +343,27 @@ class PPO:
             self.critic.load_state_dict(state["critic"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.learning_rate.copy_(state["learning_rate"])
+            for extension in self.extensions:
+                extension.load_state_dict(state[extension.name])
         except (KeyError, RuntimeError, ValueError) as error:
             raise CheckpointError(f"the saved training state does not fit the configured models: {error}") from error
-        if self.sync.normalizer == "global":
-            for normalizer in self._normalizers().values():
-                normalizer.start_exact()
+        self._moments.restart()
+
+    def memory_state_dict(self) -> dict[str, Tensor]:
+        """What is remembered of the environments, which are dimension 1, by name: live tensors."""
+        states = self.states.items()
+        found = {f"{group}/{index}": tensor for group, state in states for index, tensor in enumerate(state)}
+        for extension in self.extensions:
+            found |= extension.memory_state_dict()
+        return found
+
+    def load_memory_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Remember what a `memory_state_dict` of as many environments holds.
+
+        Raises:
+            CheckpointError: it is of other networks or another number of environments.
+        """
+        restore(self.memory_state_dict(), state)
 
 
 ALGORITHM = PPO

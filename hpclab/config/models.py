@@ -18,6 +18,17 @@ Sizes = Annotated[tuple[Count, ...], BeforeValidator(_as_tuple)]
 Range = Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
 
 
+class RecurrentSection(Section):
+    """A memory between normaliser and perceptron. Source of the defaults: RSL-RL 5.4.2."""
+
+    type: Literal["lstm", "gru"] = "lstm"
+    """Long short-term memory or gated recurrent units."""
+    hidden_dim: Count = 256
+    """Units of each layer [units]."""
+    num_layers: Count = 1
+    """Layers, one after another."""
+
+
 class ModelSection(Section):
     """A multi-layer perceptron. Source of the defaults: mjlab 1.6.0, G1."""
 
@@ -27,6 +38,8 @@ class ModelSection(Section):
     """Activation between layers."""
     obs_normalization: bool = True
     """Normalise observations by running moments."""
+    rnn: RecurrentSection | None = None
+    """A recurrent network before the perceptron, which remembers an episode; none when not given."""
 
 
 class ActorSection(ModelSection):

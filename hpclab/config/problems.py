@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -71,7 +71,7 @@ def describe(error_details: list[ErrorDetails], root: type[BaseModel], values: A
     by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for details in error_details:
         by_path.setdefault(_path(details, values), []).append(details)
-    return [_line(path, errors, root, origins) for path, errors in by_path.items()]
+    return [_line(path, errors, root, values, origins) for path, errors in by_path.items()]
 
 
 def place(origins: Origins, path: KeyPath, problem: str) -> Placed:
@@ -101,23 +101,24 @@ def _path(details: ErrorDetails, values: Any) -> KeyPath:
     """Return the keys down to the wrong value, without what pydantic adds for the members of a union."""
     if details["type"] == "inconsistent":
         return tuple(details["ctx"]["key"].split("."))
-    if details["type"] in ("missing", "extra_forbidden"):
-        return details["loc"]
+    loc: KeyPath = details["loc"]
     path: KeyPath = ()
-    for key in details["loc"]:
+    if details["type"] == "union_tag_invalid":
+        return (*loc, "name")
+    added = loc[-1:] if details["type"] == "missing" else ()
+    for key in loc[: len(loc) - len(added)]:
         inside = isinstance(values, dict) and key in values
-        if not inside and not (isinstance(values, list | tuple) and isinstance(key, int) and key < len(values)):
-            break
-        values = values[key]
-        path = (*path, key)
-    return path
+        if inside or (isinstance(values, list | tuple) and isinstance(key, int) and key < len(values)):
+            values = values[key]
+            path = (*path, key)
+    return (*path, *added)
 
 
-def _line(path: KeyPath, errors: list[ErrorDetails], root: type[BaseModel], origins: Origins) -> Placed:
+def _line(path: KeyPath, errors: list[ErrorDetails], root: type[BaseModel], values: Any, origins: Origins) -> Placed:
     if errors[0]["type"] == "extra_forbidden":
         order, location = origins.locate(path)
         section = "" if not path[:-1] or location.startswith("command line: ") else f"{dotted(path[:-1])}: "
-        return order, f"{location}: {section}unknown key {str(path[-1])!r}; {_meant(path, root)}"
+        return order, f"{location}: {section}unknown key {str(path[-1])!r}; {_meant(path, root, values)}"
     if len(errors) == 1:
         return place(origins, path, _problem(errors[0]))
     kinds = " or ".join(_EXPECTED.get(error["type"].partition("_")[0], error["msg"]) for error in errors)
@@ -133,8 +134,9 @@ def _problem(details: ErrorDetails) -> str:
         return details["msg"]
     if kind == "value_error":
         return f"{context['error']} (is {show(value)})"
-    if kind == "literal_error":
-        names = re.findall(r"'([^']*)'", context["expected"])
+    if kind in ("literal_error", "union_tag_invalid"):
+        names = re.findall(r"'([^']*)'", context["expected" if kind == "literal_error" else "expected_tags"])
+        value = value if kind == "literal_error" else context["tag"]
         near = suggest(value, names, kind="values") if isinstance(value, str) else ""
         hint = f"; {near}" if near.startswith("did") else ""
         return f"must be {'one of ' if len(names) > 1 else ''}{', '.join(names)}, is {show(value)}{hint}"
@@ -164,20 +166,34 @@ def _rewrite(expected: str, value: Any) -> str:
     return ""
 
 
-def _meant(path: KeyPath, root: type[BaseModel]) -> str:
+def _meant(path: KeyPath, root: type[BaseModel], values: Any) -> str:
     """Name the key that was meant: the same name in another section, a similar one here, or all that are valid."""
-    key = str(path[-1])
-    elsewhere = [dotted(known) for known in _all_keys(root) if known[-1] == key]
-    if elsewhere:
-        return f"did you mean {' or '.join(map(repr, elsewhere))}?"
-    section = root
+    key, section = str(path[-1]), root
     for name in path[:-1]:
-        section = section.model_fields[str(name)].annotation  # type: ignore[assignment]
+        values = values[name]
+        section = _chosen(_sections(section.model_fields[str(name)].annotation), values)
+    known = [dotted(other) for other in _all_keys(root) if other[-1] == key and other != path]
+    if known:
+        return f"did you mean {' or '.join(map(repr, known))}?"
     return suggest(key, section.model_fields, kind="keys")
+
+
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    """Return the sections that a setting may be."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for argument in get_args(annotation) for section in _sections(argument)]
+
+
+def _chosen(sections: list[type[BaseModel]], values: Any) -> type[BaseModel]:
+    """Return the section that the key `name` chooses; the first where it is not given."""
+    name = values.get("name") if isinstance(values, dict) else None
+    named = [s for s in sections if "name" in s.model_fields and name in get_args(s.model_fields["name"].annotation)]
+    return (named or sections)[0]
 
 
 def _all_keys(model: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
     for name, info in model.model_fields.items():
         yield (*path, name)
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            yield from _all_keys(info.annotation, (*path, name))
+        for section in _sections(info.annotation):
+            yield from _all_keys(section, (*path, name))

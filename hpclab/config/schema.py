@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from hpclab.config.algorithms import PPOSection
+from hpclab.config.algorithms import AnyAlgorithm, PPOSection
 from hpclab.config.models import ActorSection, CriticSection
 from hpclab.config.sbatch import parse_sbatch_options
 from hpclab.config.section import Count, Positive, Section, inconsistent
@@ -92,6 +92,8 @@ class SyncSection(Section):
     """Adaptive KL: rank 0 decides and broadcasts, or every rank decides the same from the reduced KL."""
     curriculum: Literal["local", "rank0", "global"] | None = None
     """Curricula decide once per iteration from each rank's own statistics, from rank 0's, or from all ranks'."""
+    rnd_target: Literal["local", "broadcast"] | None = None
+    """The random network of `algorithm.rnd`: each rank's own, or rank 0's."""
     metrics: Literal["rank0", "global"] | None = None
     """Logged metrics: rank 0's own, or reduced over all ranks."""
     checkpoint: Literal["rank0", "sharded"] | None = None
@@ -109,6 +111,7 @@ SYNC_PRESETS: dict[str, dict[str, Any]] = {
         "advantage": "local",
         "learning_rate": "broadcast",
         "curriculum": "local",
+        "rnd_target": "local",
         "metrics": "rank0",
         "checkpoint": "rank0",
     },
@@ -117,6 +120,7 @@ SYNC_PRESETS: dict[str, dict[str, Any]] = {
         "advantage": "global",
         "learning_rate": "replicated",
         "curriculum": "global",
+        "rnd_target": "broadcast",
         "metrics": "global",
         "checkpoint": "sharded",
     },
@@ -221,7 +225,7 @@ class RunConfig(Section):
     """Base of every random stream, with rank and purpose; rank r uses seed + r under `sync.preset: mjlab`."""
     run: RunSection = RunSection()
     env: EnvSection = EnvSection()
-    algorithm: PPOSection = PPOSection()
+    algorithm: AnyAlgorithm = PPOSection()
     actor: ActorSection = ActorSection()
     critic: CriticSection = CriticSection()
     sync: SyncSection = SyncSection()
@@ -229,13 +233,35 @@ class RunConfig(Section):
     slurm: SlurmSection = SlurmSection()
     metrics: MetricsSection = MetricsSection()
 
+    @property
+    def recurrent(self) -> bool:
+        """Whether a network remembers: mini-batches are then made of whole environments."""
+        return self.actor.rnn is not None or self.critic.rnn is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ppo_when_not_named(cls, values: Any) -> Any:
+        algorithm = values.get("algorithm") if isinstance(values, dict) else None
+        if isinstance(algorithm, dict) and "name" not in algorithm:
+            return values | {"algorithm": {"name": "ppo"} | algorithm}
+        return values
+
+    @model_validator(mode="after")
+    def _symmetric(self) -> Self:
+        if self.recurrent and isinstance(self.algorithm, PPOSection) and self.algorithm.symmetry is not None:
+            raise inconsistent("algorithm.symmetry", "does not work with recurrent networks; leave out one of the two")
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        samples = self.env.num_envs * self.algorithm.num_steps_per_env
+        if not isinstance(self.algorithm, PPOSection):
+            return self
+        samples = self.env.num_envs * (1 if self.recurrent else self.algorithm.num_steps_per_env)
         if self.env.num_envs_scope == "per_rank" and samples < self.algorithm.num_mini_batches:
+            what = "environments to recurrent networks" if self.recurrent else "samples an iteration"
             raise inconsistent(
                 "env.num_envs",
-                f"{self.env.num_envs} gives {samples} samples an iteration, fewer than algorithm.num_mini_batches="
+                f"{self.env.num_envs} gives {samples} {what}, fewer than algorithm.num_mini_batches="
                 f"{self.algorithm.num_mini_batches}; raise env.num_envs or lower algorithm.num_mini_batches",
             )
         if self.launch.gpus_per_node is not None and self.launch.cpu_workers_per_node is not None:

@@ -17,13 +17,17 @@ class FlatGradients:
     that travel with the gradients. `zero` replaces the optimiser's `zero_grad`, which would drop the views.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], num_extra: int = 0) -> None:
-        parameters = [[p for p in network.parameters() if p.requires_grad] for network in networks]
+    def __init__(
+        self, networks: Sequence[nn.Module], num_extra: int = 0, *, unclipped: Sequence[nn.Module] = ()
+    ) -> None:
+        """Give every parameter of `networks` and of `unclipped`, which `clip` leaves alone, its place."""
+        parameters = [[p for p in network.parameters() if p.requires_grad] for network in (*networks, *unclipped)]
         sizes = [sum(p.numel() for p in group) for group in parameters]
         first = parameters[0][0]
         self.buffer = torch.zeros(sum(sizes) + num_extra, dtype=first.dtype, device=first.device)
-        *self.networks, self.extra = torch.split(self.buffer, [*sizes, num_extra])
-        for flat, group in zip(self.networks, parameters, strict=True):
+        *flats, self.extra = torch.split(self.buffer, [*sizes, num_extra])
+        self.networks = flats[: len(networks)]
+        for flat, group in zip(flats, parameters, strict=True):
             for p, view in zip(group, torch.split(flat, [p.numel() for p in group]), strict=True):
                 p.grad = view.view_as(p)
 

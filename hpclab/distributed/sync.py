@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hpclab.config.algorithms import DistillationSection, PPOSection
 from hpclab.config.schema import EnvSection, RunConfig
 from hpclab.errors import ConfigError
 
@@ -20,18 +21,23 @@ def split_envs(env: EnvSection, world_size: int) -> list[int]:
 
 
 def mini_batch_sizes(config: RunConfig, world_size: int) -> list[int]:
-    """Return the samples that each rank puts into a mini-batch: floor(N * T / M).
+    """Return the samples that each rank puts into a mini-batch: floor(N * T / M), or floor(N / M) * T where recurrent.
+
+    For a distillation, N: the samples of one step.
 
     Raises:
         ConfigError: a rank has too few environments to put a sample into every mini-batch.
     """
-    steps, batches = config.algorithm.num_steps_per_env, config.algorithm.num_mini_batches
     envs = split_envs(config.env, world_size)
-    sizes = [count * steps // batches for count in envs]
+    if not isinstance(config.algorithm, PPOSection):
+        return envs
+    steps, batches = config.algorithm.num_steps_per_env, config.algorithm.num_mini_batches
+    sizes = [count // batches * steps if config.recurrent else count * steps // batches for count in envs]
     if min(sizes) == 0:
+        whole = ", which recurrent networks take whole" if config.recurrent else f" of {steps} steps"
         raise ConfigError(
-            f"env.num_envs={config.env.num_envs} over {world_size} ranks leaves {min(envs)} environments of {steps} "
-            f"steps to a rank, too few for algorithm.num_mini_batches={batches}; raise env.num_envs"
+            f"env.num_envs={config.env.num_envs} over {world_size} ranks leaves {min(envs)} environments{whole} to a "
+            f"rank, too few for algorithm.num_mini_batches={batches}; raise env.num_envs"
         )
     return sizes
 
@@ -73,6 +79,7 @@ _MEANINGS = {
         "rank0": "every rank decides the same from rank 0's statistics, once per iteration",
         "global": "every rank decides the same from all ranks' statistics, once per iteration",
     },
+    "rnd_target": {"local": "each rank's own random network", "broadcast": "rank 0's random network on every rank"},
     "metrics": {"rank0": "rank 0's own", "global": "reduced over all ranks"},
     "checkpoint": {
         "rank0": "rank 0's state; at a resume other ranks take its normalisers and start environments anew",
@@ -90,24 +97,48 @@ def describe_sync(config: RunConfig, world_size: int, num_envs: int) -> list[Syn
         num_envs: environments of this rank.
     """
     algorithm, sync = config.algorithm, config.sync.resolved()
-    epochs, batches, steps = algorithm.num_learning_epochs, algorithm.num_mini_batches, algorithm.num_steps_per_env
     envs, sizes = split_envs(config.env, world_size), mini_batch_sizes(config, world_size)
-    samples, used = sum(envs) * steps, sum(sizes) * batches
+    samples = sum(envs) * algorithm.num_steps_per_env
     weighted = "by its samples" if len(set(sizes)) > 1 else "equally"
-    rows = [
-        SyncRow("ranks", f"{world_size}", f"{num_envs} environments on this rank, {sum(envs)} in all"),
-        SyncRow("samples per iteration", f"{samples}", f"{steps} steps of every environment, {samples - used} unused"),
-        SyncRow("mini-batch", f"{sum(sizes)}", f"{_span(sizes)} of each rank"),
-        SyncRow("updates per iteration", f"{epochs * batches}", f"{epochs} epochs of {batches} mini-batches"),
+    rows = [SyncRow("ranks", f"{world_size}", f"{num_envs} environments on this rank, {sum(envs)} in all")]
+    if isinstance(algorithm, PPOSection):
+        rows += _ppo_rows(algorithm, samples, sizes)
+        unused = set() if algorithm.rnd is not None else {"rnd_target"}
+    else:
+        rows += _distillation_rows(algorithm, samples)
+        unused = {"advantage", "learning_rate", "rnd_target"}
+    rows.append(
         SyncRow("gradients", "mean", f"over all ranks, each counting {weighted}: one all_reduce per update"),
-    ]
+    )
     for key, meanings in _MEANINGS.items():
+        if key in unused:
+            continue
         value = getattr(sync, key)
         meaning = meanings[value]
-        if key == "learning_rate" and algorithm.schedule == "fixed":
+        if key == "learning_rate" and isinstance(algorithm, PPOSection) and algorithm.schedule == "fixed":
             value, meaning = "fixed", f"{algorithm.learning_rate:g} throughout"
         rows.append(SyncRow(f"sync.{key}", value, meaning))
     return rows
+
+
+def _ppo_rows(algorithm: PPOSection, samples: int, sizes: list[int]) -> list[SyncRow]:
+    epochs, batches, steps = algorithm.num_learning_epochs, algorithm.num_mini_batches, algorithm.num_steps_per_env
+    unused = samples - sum(sizes) * batches
+    return [
+        SyncRow("samples per iteration", f"{samples}", f"{steps} steps of every environment, {unused} unused"),
+        SyncRow("mini-batch", f"{sum(sizes)}", f"{_span(sizes)} of each rank"),
+        SyncRow("updates per iteration", f"{epochs * batches}", f"{epochs} epochs of {batches} mini-batches"),
+    ]
+
+
+def _distillation_rows(algorithm: DistillationSection, samples: int) -> list[SyncRow]:
+    epochs, steps, length = algorithm.num_learning_epochs, algorithm.num_steps_per_env, algorithm.gradient_length
+    updates, unused = divmod(epochs * steps, length)
+    passes = f"{epochs} passes through {steps} steps, one update every {length}, {unused} steps unused"
+    return [
+        SyncRow("samples per iteration", f"{samples}", f"{steps} steps of every environment"),
+        SyncRow("updates per iteration", f"{updates}", passes),
+    ]
 
 
 def _span(values: list[int]) -> str:

@@ -12,11 +12,13 @@ from torch import Tensor
 from hpclab.envs.buffers import Buffers
 from hpclab.envs.events import EventManager, nobody
 from hpclab.envs.joints import Joints
+from hpclab.envs.mirror import Mirror
 from hpclab.envs.observations import ObservationManager
 from hpclab.envs.rewards import MetricManager, RewardManager
 from hpclab.envs.sim.sim import Sim
 from hpclab.envs.spec import Action, Command, Curriculum, TaskSpec, Tracker
 from hpclab.envs.terminations import TerminationManager
+from hpclab.envs.terms.mirror import mirror_of
 from hpclab.envs.vec_env import EpisodeTotals, Observations, Step
 from hpclab.errors import CheckpointError
 
@@ -93,6 +95,14 @@ class ManagerEnv:
     def observation_dims(self) -> dict[str, int]:
         """Size of each observation group."""
         return dict(self.observations.dims)
+
+    def mirror(self) -> Mirror | None:
+        """Return what observations and actions look like in the mirror, where the task says so.
+
+        Raises:
+            ConfigError: it leaves an observation term out.
+        """
+        return mirror_of(self)
 
     @torch.inference_mode()
     def reset(self) -> Observations:

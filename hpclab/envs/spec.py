@@ -12,6 +12,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
+    from hpclab.envs.mirror import TaskMirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,8 @@ class TaskSpec:
     """What becomes harder: see `Curriculum`."""
     metrics: Mapping[str, Term] = field(default_factory=dict)
     """Values (N,) per control step, logged as their mean over an episode."""
+    mirror: Callable[[ManagerEnv], TaskMirror] | None = None
+    """What observation terms and actions look like in the mirror, for tasks that have one."""
     randomize_initial_episode_length: bool = True
     """Start training at random points of the first episode, so that environments do not end theirs together."""
     njmax: int

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from hpclab.envs.mirror import Mirror
+
 Observations = dict[str, Tensor]
 """Observation groups by name ("actor", "critic"), each (N, dim) float32; the next step overwrites them in place."""
 
@@ -53,6 +55,14 @@ class VecEnv(Protocol):
     @property
     def observation_dims(self) -> dict[str, int]:
         """Size of each observation group."""
+        ...
+
+    def mirror(self) -> Mirror | None:
+        """Return what observations and actions look like in the mirror, where the task says so.
+
+        Raises:
+            ConfigError: it leaves something out.
+        """
         ...
 
     def reset(self) -> Observations:

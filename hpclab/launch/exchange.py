@@ -129,7 +129,7 @@ def _training_state(recorded: Recorded, config: RunConfig) -> dict[str, Any]:
         config,
         observation_dims=env.observation_dims,
         num_actions=env.num_actions,
-        num_envs=config.algorithm.num_mini_batches,
+        num_envs=env.num_envs,
         device=env.device,
         collectives=Collectives(),
     ).state_dict()

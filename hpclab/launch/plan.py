@@ -12,7 +12,7 @@ from hpclab.config.load import load_config, load_profile
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import environment, runs
-from hpclab.launch.checks import check_batches
+from hpclab.launch.checks import check_batches, check_teacher
 from hpclab.launch.node_job import NodeJob
 from hpclab.launch.train import torchrunx_logs
 from hpclab.run_folder import RunFolder
@@ -211,6 +211,7 @@ def _setup(config: RunConfig) -> Path | None:
             raise ConfigError(f"slurm.setup={config.slurm.setup}: no such file")
         return path
     own = (folder / "slurm" / "setup.sh" for folder in (Path.cwd(), *Path.cwd().parents, _SOURCE_TREE))
+    check_teacher(config)
     return next((path for path in own if path.is_file()), None)
 
 

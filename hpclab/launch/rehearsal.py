@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hpclab.config.algorithms import PPOSection
 from hpclab.config.schema import RunConfig
 from hpclab.errors import HpclabError
 from hpclab.launch import runs
@@ -99,9 +100,13 @@ def scaled_down(plan: SubmissionPlan, root: Path) -> tuple[SubmissionPlan, list[
 def _small_config(config: RunConfig, root: Path, world_size: int, *, use_gpus: bool) -> RunConfig:
     values = config.model_dump()
     envs = _ENVS_PER_RANK * (world_size if config.env.num_envs_scope == "global" else 1)
-    batches = min(config.algorithm.num_mini_batches, _ENVS_PER_RANK * _STEPS)
     values["env"] |= {"num_envs": envs} | ({} if use_gpus else {"backend": "auto", "threads": None})
-    values["algorithm"] |= {"num_steps_per_env": _STEPS, "num_mini_batches": batches}
+    values["algorithm"] |= {"num_steps_per_env": _STEPS}
+    if isinstance(config.algorithm, PPOSection):
+        most = _ENVS_PER_RANK * (1 if config.recurrent else _STEPS)
+        values["algorithm"] |= {"num_mini_batches": min(config.algorithm.num_mini_batches, most)}
+    else:
+        values["algorithm"] |= {"gradient_length": min(config.algorithm.gradient_length, _STEPS)}
     values["run"] |= {"root": str(root), "name": "rehearsal", "max_iterations": ENDLESS, "max_env_steps": None}
     values["run"] |= {"save_interval": 2, "keep_last": 3}
     values["metrics"] |= {"wandb_project": None}

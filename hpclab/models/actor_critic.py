@@ -1,55 +1,102 @@
-"""The policy and the value function: normaliser, perceptron, and for the policy a distribution."""
+"""The policy and the value function: normaliser, memory where there is one, perceptron, and a distribution."""
 
 from __future__ import annotations
 
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
-from hpclab.config.models import ActorSection, CriticSection
+from hpclab.config.models import ActorSection, CriticSection, ModelSection
 from hpclab.models.beta import Beta
 from hpclab.models.distribution import Distribution, Parameters
 from hpclab.models.gaussian import Gaussian, StateDependentGaussian
+from hpclab.models.memory import History, Memory, State
 from hpclab.models.mlp import mlp
 from hpclab.models.normalizers import RunningNormalizer
 
 
-class Actor(nn.Module):
+class Network(nn.Module):
+    """Maps observations (..., D) to outputs (..., num_outputs)."""
+
+    def __init__(self, config: ModelSection, num_observations: int, num_outputs: int) -> None:
+        super().__init__()
+        self.normalizer = RunningNormalizer(num_observations) if config.obs_normalization else nn.Identity()
+        self.rnn = None if config.rnn is None else Memory(config.rnn, num_observations)
+        num_features = num_observations if config.rnn is None else config.rnn.hidden_dim
+        self.mlp = mlp(num_features, config.hidden_dims, num_outputs, config.activation)
+
+    def start_state(self, num_envs: int, device: torch.device) -> State:
+        """Return what is remembered of environments at their start: nothing at all without a memory."""
+        return () if self.rnn is None else self.rnn.start(num_envs, device)
+
+    def outputs(self, observations: Tensor, state: State = (), *, advance: bool = False) -> Tensor:
+        """Return the outputs for one step of raw observations.
+
+        Args:
+            observations: (N, D), or (..., D) without a memory.
+            state: what is remembered of the N environments.
+            advance: whether `state` takes the step too, in place.
+        """
+        features: Tensor = self.normalizer(observations)
+        if self.rnn is not None:
+            features, after = self.rnn(features, state)
+            if advance:
+                for tensor, value in zip(state, after, strict=True):
+                    tensor.copy_(value)
+        outputs: Tensor = self.mlp(features)
+        return outputs
+
+    def outputs_again(self, normalized: Tensor, history: History | None) -> tuple[Tensor, State]:
+        """Return the outputs for observations that are normalised already, to learn from them, and the memory after.
+
+        Args:
+            normalized: (..., D), or (T, B, D) with a memory.
+            history: what a memory needs to go through the T steps.
+        """
+        state: State = ()
+        if self.rnn is not None:
+            assert history is not None, "a recurrent network learns from sequences"
+            normalized, state = self.rnn.unroll(normalized, history)
+        return self.mlp(normalized), state
+
+
+class Actor(Network):
     """Maps observations (..., D) to a distribution over A actions."""
 
     def __init__(self, config: ActorSection, num_observations: int, num_actions: int) -> None:
-        super().__init__()
-        self.normalizer = _normalizer(config.obs_normalization, num_observations)
         distribution = _distribution(config, num_actions)
-        self.mlp = mlp(num_observations, config.hidden_dims, distribution.num_outputs, config.activation)
+        super().__init__(config, num_observations, distribution.num_outputs)
         self.distribution = distribution
         distribution.start(cast(nn.Linear, self.mlp[-1]))
 
-    def forward(self, observations: Tensor) -> Parameters:
-        """Return the action distribution for raw observations."""
-        return self.head(self.normalizer(observations))
+    def forward(self, observations: Tensor, state: State = (), *, advance: bool = False) -> Parameters:
+        """Return the action distribution for raw observations; see `outputs`."""
+        return self.distribution(self.outputs(observations, state, advance=advance))
 
-    def head(self, normalized: Tensor) -> Parameters:
-        """Return the action distribution for observations that are normalised already."""
-        return self.distribution(self.mlp(normalized))
+    def head(self, normalized: Tensor, history: History | None = None) -> Parameters:
+        """Return the action distribution for observations that are normalised already; see `outputs_again`."""
+        return self.distribution(self.outputs_again(normalized, history)[0])
+
+    def again(self, normalized: Tensor, history: History) -> tuple[Parameters, State]:
+        """Return what `head` does, and what is remembered after the last step."""
+        outputs, state = self.outputs_again(normalized, history)
+        return self.distribution(outputs), state
 
 
-class Critic(nn.Module):
+class Critic(Network):
     """Maps observations (..., D) to values (...)."""
 
     def __init__(self, config: CriticSection, num_observations: int) -> None:
-        super().__init__()
-        self.normalizer = _normalizer(config.obs_normalization, num_observations)
-        self.mlp = mlp(num_observations, config.hidden_dims, 1, config.activation)
+        super().__init__(config, num_observations, 1)
 
-    def forward(self, observations: Tensor) -> Tensor:
-        """Return the values of raw observations."""
-        return self.head(self.normalizer(observations))
+    def forward(self, observations: Tensor, state: State = (), *, advance: bool = False) -> Tensor:
+        """Return the values of raw observations; see `outputs`."""
+        return self.outputs(observations, state, advance=advance).squeeze(-1)
 
-    def head(self, normalized: Tensor) -> Tensor:
-        """Return the values of observations that are normalised already."""
-        values: Tensor = self.mlp(normalized)
-        return values.squeeze(-1)
+    def head(self, normalized: Tensor, history: History | None = None) -> Tensor:
+        """Return the values of observations that are normalised already; see `outputs_again`."""
+        return self.outputs_again(normalized, history)[0].squeeze(-1)
 
 
 def _distribution(config: ActorSection, num_actions: int) -> Distribution:
@@ -57,7 +104,3 @@ def _distribution(config: ActorSection, num_actions: int) -> Distribution:
         return Beta(num_actions, *config.action_range)
     kind = Gaussian if config.distribution == "gaussian" else StateDependentGaussian
     return kind(num_actions, config.init_std, config.std_type)
-
-
-def _normalizer(enabled: bool, num_observations: int) -> nn.Module:
-    return RunningNormalizer(num_observations) if enabled else nn.Identity()

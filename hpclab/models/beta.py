@@ -80,9 +80,11 @@ class Beta(nn.Module):
 
     def kl_divergence(self, old: Parameters, new: Parameters) -> Tensor:
         """Return (...) the divergence from `old` to `new` [nat], whatever the range. Source: Rauber et al. 2008."""
-        (a, b), (c, d) = old, new
+        # Of nearly equal distributions it is the small difference of large terms, and an adaptive learning rate goes by
+        # its sign.
+        (a, b), (c, d) = ((alpha.double(), beta.double()) for alpha, beta in (old, new))
         terms = (a - c) * a.digamma() + (b - d) * b.digamma() + (c - a + d - b) * (a + b).digamma()
-        return (_log_beta(c, d) - _log_beta(a, b) + terms).sum(-1)
+        return (_log_beta(c, d) - _log_beta(a, b) + terms).sum(-1).to(old[0].dtype)
 
 
 def _log_beta(alpha: Tensor, beta: Tensor) -> Tensor:

@@ -58,4 +58,6 @@ class Distribution(Protocol):
 def rows(parameters: Parameters, count: int) -> Parameters:
     """Return the first `count` of a mini-batch's distributions; a parameter that all share stays."""
     first, second = parameters
+    if first.shape[0] == count:
+        return parameters
     return first[:count], second[:count] if second.dim() > 1 else second

@@ -1,9 +1,11 @@
-"""Running normalisation of observations."""
+"""Running normalisation of observations, and of rewards."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+
+from hpclab.distributed.moments import Moments, combine
 
 
 class RunningNormalizer(nn.Module):
@@ -61,9 +63,49 @@ class RunningNormalizer(nn.Module):
         torch.sqrt(self.var, out=self.std)
 
     @torch.no_grad()
+    def merge(self, delta: Moments) -> None:
+        """Take the moments of further samples in, exactly."""
+        base = Moments(self.exact_count, self.exact_mean, self.exact_m2)
+        self.set_exact(*combine(base, delta))
+
+    @torch.no_grad()
     def start_exact(self) -> None:
         """Let float64 moments continue from `update`'s, where a run changes over to merged moments."""
         if int(self.exact_count) != int(self.count):
             self.exact_count.copy_(self.count)
             self.exact_mean.copy_(self.mean[0])
             self.exact_m2.copy_(self.var[0].double() * self.count)
+
+
+class ReturnScaler(nn.Module):
+    """Divide rewards by the running deviation of their discounted sums, so that their scale does not drift.
+
+    Source: Burda et al. 2018, arXiv:1810.12894, section 2.4, as in RSL-RL 5.4.2: sums go on over the ends of episodes.
+    """
+
+    def __init__(self, num_envs: int, gamma: float) -> None:
+        super().__init__()
+        self.gamma = gamma
+        self.normalizer = RunningNormalizer(1)
+        self.register_buffer("returns", torch.zeros(1, num_envs))
+
+    returns: Tensor
+    """(1, N) sum_k gamma^k r_(t-k) of each environment."""
+
+    def forward(self, rewards: Tensor) -> Tensor:
+        """Return rewards of any shape, scaled; while no sum has differed from the others, as they are."""
+        std = self.normalizer.std.squeeze()
+        return torch.where(std > 0.0, rewards / std, rewards)
+
+    @torch.no_grad()
+    def accumulate(self, rewards: Tensor) -> Tensor:
+        """Add a step's (N,) rewards to the sums and return a copy of them, (N,)."""
+        self.returns.mul_(self.gamma).add_(rewards)
+        return self.returns[0].clone()
+
+    @torch.no_grad()
+    def update(self, rewards: Tensor) -> Tensor:
+        """Take a step's (N,) rewards in and return them scaled."""
+        self.normalizer.update(self.accumulate(rewards).unsqueeze(-1))
+        scaled: Tensor = self(rewards)
+        return scaled

@@ -45,6 +45,7 @@ class TrainingState:
         shard: dict[str, Any] = {
             "environment": self.env.state_dict(),
             "episodes": self.episodes.state_dict(),
+            "memory": self.algorithm.memory_state_dict(),
             "random_streams": capture_random_streams(self.env.device),
             "algorithm_difference": [],
         }
@@ -77,6 +78,7 @@ class TrainingState:
             assert shard is not None, "a rank of an exact checkpoint has a shard"
             self.env.load_state_dict(shard["environment"])
             self.episodes.load_state_dict(shard["episodes"])
+            self.algorithm.load_memory_state_dict(shard.get("memory", {}))
         else:
             self._deal(checkpoint)
         if shard is not None:
@@ -92,15 +94,19 @@ class TrainingState:
             return
         environment, episodes = self.env.state_dict(), self.episodes.state_dict()
         episodes = {name: tensor.clone() for name, tensor in episodes.items()}
+        memory = {name: tensor.clone() for name, tensor in self.algorithm.memory_state_dict().items()}
         for piece, shard in checkpoint.pieces:
             place(environment, shard["environment"], piece, shared=checkpoint.shared["progress"])
-            running = shard["episodes"]["running"][:, piece.first : piece.first + piece.count]
-            episodes["running"][:, piece.at : piece.at + piece.count] = running.to(self.env.device)
+            saved, own = slice(piece.first, piece.first + piece.count), slice(piece.at, piece.at + piece.count)
+            episodes["running"][:, own] = shard["episodes"]["running"][:, saved].to(self.env.device)
+            for name, tensor in memory.items():
+                tensor[:, own] = shard["memory"][name][:, saved].to(self.env.device)
         if checkpoint.shard is not None:
-            own = checkpoint.shard["episodes"]
-            episodes |= {"ring": own["ring"], "ended": own["ended"]}
+            kept = checkpoint.shard["episodes"]
+            episodes |= {"ring": kept["ring"], "ended": kept["ended"]}
         self.env.load_state_dict(environment)
         self.episodes.load_state_dict(episodes)
+        self.algorithm.load_memory_state_dict(memory)
 
     def _describe(self, checkpoint: Checkpoint) -> str:
         rank, saved, shards = self.collectives.rank, checkpoint.world_size, len(checkpoint.dealing.saved)

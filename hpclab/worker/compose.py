@@ -136,6 +136,8 @@ def _runner(
         num_envs=env.num_envs,
         device=device,
         collectives=collectives,
+        step_dt=env.step_dt,
+        mirror=env.mirror,
     )
     digest = hashlib.sha256(run.config.read_bytes()).hexdigest()
     retention = Retention(config.run.keep_last, config.run.keep_every, config.run.keep_best)

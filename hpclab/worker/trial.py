@@ -46,6 +46,8 @@ def trial(config: RunConfig, *, device: torch.device, threads: int) -> Iterator[
             num_envs=num_envs,
             device=device,
             collectives=alone,
+            step_dt=env.step_dt,
+            mirror=env.mirror,
         )
         store = CheckpointStore(Path(folder), alone, config_sha256="")
         runner = OnPolicyRunner(config, env, algorithm, alone, store, lambda: False)

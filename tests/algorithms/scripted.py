@@ -12,24 +12,33 @@ from hpclab.algorithms.ppo import PPO
 from hpclab.config.algorithms import PPOSection
 from hpclab.config.models import ActorSection, CriticSection
 from hpclab.config.schema import EnvSection, RunConfig, SyncSection
+from hpclab.distributed.audit import leaves, name
 from hpclab.distributed.collectives import Collectives
+from hpclab.envs.mirror import Mirror, Reflection
 from hpclab.envs.vec_env import Step
+from tests.variants import VARIANTS
 
 ACTOR_DIM, CRITIC_DIM, NUM_ACTIONS = 7, 9, 3
 NUM_STEPS, NUM_MINI_BATCHES = 8, 4
+CPU = torch.device("cpu")
 
 
 def make_config(
-    num_envs: int, sync: SyncSection, scope: str = "per_rank", algorithm: dict[str, Any] | None = None
+    num_envs: int,
+    sync: SyncSection,
+    scope: str = "per_rank",
+    algorithm: dict[str, Any] | None = None,
+    variant: str = "plain",
 ) -> RunConfig:
     """A small run, with observation normalisation and the adaptive learning rate."""
     values = {"num_steps_per_env": NUM_STEPS, "num_mini_batches": NUM_MINI_BATCHES} | (algorithm or {})
+    changes = VARIANTS[variant]
     return RunConfig(
         task="scripted",
         env=EnvSection(num_envs=num_envs, num_envs_scope=scope),
-        algorithm=PPOSection(**values),
-        actor=ActorSection(hidden_dims=(16, 12)),
-        critic=CriticSection(hidden_dims=(16, 12)),
+        algorithm=PPOSection.model_validate(values | changes.get("algorithm", {})),
+        actor=ActorSection.model_validate({"hidden_dims": (16, 12)} | changes.get("actor", {})),
+        critic=CriticSection.model_validate({"hidden_dims": (16, 12)} | changes.get("critic", {})),
         sync=sync,
     )
 
@@ -44,7 +53,15 @@ def make_ppo(config: RunConfig, num_envs: int, collectives: Collectives | None =
         num_envs=num_envs,
         device=torch.device("cpu"),
         collectives=collectives,
+        mirror=mirror,
     )
+
+
+def mirror(device: torch.device = CPU) -> Mirror:
+    """A mirror in which every second number changes its sign."""
+    dims = {"actor": ACTOR_DIM, "critic": CRITIC_DIM, "actions": NUM_ACTIONS}
+    signs = {name: Reflection.signs(*((1.0, -1.0) * dim)[:dim]).on(device) for name, dim in dims.items()}
+    return Mirror({"actor": signs["actor"], "critic": signs["critic"]}, signs["actions"])
 
 
 def script(num_envs: int, iterations: int, seed: int = 7) -> dict[str, Tensor]:
@@ -67,7 +84,7 @@ def script(num_envs: int, iterations: int, seed: int = 7) -> dict[str, Tensor]:
     }
 
 
-def part(data: dict[str, Tensor], envs: slice) -> dict[str, Tensor]:
+def part(data: dict[str, Tensor], envs: slice | list[int]) -> dict[str, Tensor]:
     """The script of some of the environments."""
     return {name: values[:, envs] for name, values in data.items()}
 
@@ -97,10 +114,13 @@ def train(
 
 def snapshot(ppo: PPO) -> dict[str, Tensor]:
     """Copies of every parameter, buffer, optimiser moment and the learning rate, by name."""
-    values = {f"actor/{name}": value.clone() for name, value in ppo.actor.state_dict().items()}
-    values |= {f"critic/{name}": value.clone() for name, value in ppo.critic.state_dict().items()}
+    values = {f"actor/{key}": value.clone() for key, value in ppo.actor.state_dict().items()}
+    values |= {f"critic/{key}": value.clone() for key, value in ppo.critic.state_dict().items()}
+    for extension in ppo.extensions:
+        parts = leaves(extension.state_dict(), (extension.name,))
+        values |= {name(path): leaf.clone() for path, leaf in parts if isinstance(leaf, Tensor)}
     for index, state in ppo.optimizer.state_dict()["state"].items():
-        values |= {f"optimizer/{index}/{name}": value.clone() for name, value in state.items()}
+        values |= {f"optimizer/{index}/{key}": value.clone() for key, value in state.items()}
     return values | {"learning_rate": ppo.learning_rate.clone()}
 
 

@@ -31,5 +31,7 @@ def test_another_file_of_the_folder_is_found_by_its_name(monkeypatch: pytest.Mon
     module = types.ModuleType("hpclab.algorithms.other")
     module.ALGORITHM = lambda config, **parts: ("other", parts["num_envs"])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    config = RunConfig(task="cartpole-balance", algorithm=PPOSection.model_construct(name="other"))
+    config = RunConfig(task="cartpole-balance").model_copy(
+        update={"algorithm": PPOSection.model_construct(name="other")}
+    )
     assert make_algorithm(config, **PARTS) == ("other", 4)

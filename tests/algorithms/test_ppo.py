@@ -13,9 +13,11 @@ from hpclab.config.schema import SyncSection
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.vec_env import Step
 from hpclab.errors import CheckpointError, ConfigError
-from tests.algorithms.scripted import NUM_STEPS, collect, make_config, make_ppo, script, snapshot, train
+from tests.algorithms.scripted import NUM_STEPS, collect, make_config, make_ppo, mirror, script, snapshot, train
+from tests.variants import VARIANTS
 
 PRESETS = pytest.mark.parametrize("preset", ["mjlab", "global"])
+EVERY = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def assert_same_bits(first, second):
@@ -24,23 +26,25 @@ def assert_same_bits(first, second):
     assert not different
 
 
+@EVERY
 @PRESETS
-def test_the_same_seed_gives_the_same_bits(preset):
+def test_the_same_seed_gives_the_same_bits(preset, variant):
     results = []
     for _ in range(2):
-        ppo = make_ppo(make_config(6, SyncSection(preset=preset)), 6)
+        ppo = make_ppo(make_config(6, SyncSection(preset=preset), variant=variant), 6)
         losses = train(ppo, script(6, 2), range(2))
         results.append(snapshot(ppo) | losses[-1])
     assert_same_bits(*results)
 
 
+@EVERY
 @PRESETS
-def test_saved_and_loaded_it_continues_bit_for_bit(preset):
-    config, data = make_config(6, SyncSection(preset=preset)), script(6, 4)
+def test_saved_and_loaded_it_continues_bit_for_bit(preset, variant):
+    config, data = make_config(6, SyncSection(preset=preset), variant=variant), script(6, 4)
     ppo = make_ppo(config, 6)
     train(ppo, data, range(2))
     file = io.BytesIO()
-    torch.save({"ppo": ppo.state_dict(), "random": torch.get_rng_state()}, file)
+    torch.save({"ppo": ppo.state_dict(), "memory": ppo.memory_state_dict(), "random": torch.get_rng_state()}, file)
     uninterrupted = train(ppo, data, range(2, 4))[-1] | snapshot(ppo)
 
     file.seek(0)
@@ -48,6 +52,7 @@ def test_saved_and_loaded_it_continues_bit_for_bit(preset):
     other = make_ppo(config, 6, seed=99)
     train(other, script(6, 1, seed=5), range(1))
     other.load_state_dict(saved["ppo"])
+    other.load_memory_state_dict(saved["memory"])
     torch.set_rng_state(saved["random"])
     assert_same_bits(train(other, data, range(2, 4))[-1] | snapshot(other), uninterrupted)
 
@@ -162,13 +167,17 @@ def test_it_learns_to_act_as_rewarded():
     assert float(error) < 0.2
 
 
-@pytest.mark.parametrize("sync", [{"preset": "mjlab"}, {"preset": "global"}, {"advantage": "mini_batch"}], ids=str)
-def test_no_value_is_waited_for(monkeypatch, sync):
+@pytest.mark.parametrize("variant", [*VARIANTS, "plain, normalised by mini-batch"])
+@PRESETS
+def test_no_value_is_waited_for(monkeypatch, preset, variant):
     """On the meta device tensors hold no data: reading a value, or branching on one, is an error."""
     monkeypatch.setattr(Adam, "step", lambda self: None)  # its fused kernel knows no tensors without data
     device = torch.device("meta")
     dims = {"actor": 7, "critic": 9}
-    ppo = PPO(make_config(6, SyncSection(**sync)), observation_dims=dims, num_actions=3, num_envs=6, device=device)
+    variant, _, by_mini_batch = variant.partition(", ")
+    sync = SyncSection(preset=preset, advantage="mini_batch" if by_mini_batch else None)
+    config = make_config(6, sync, algorithm={"num_learning_epochs": 1}, variant=variant)
+    ppo = PPO(config, observation_dims=dims, num_actions=3, num_envs=6, device=device, mirror=lambda: mirror(device))
     observations = {group: torch.zeros(6, dim, device=device) for group, dim in dims.items()}
     ends = torch.zeros(6, dtype=torch.bool, device=device)
     for _ in range(2):

@@ -6,18 +6,37 @@ import pytest
 import torch
 
 from hpclab.config.schema import SyncSection
-from tests.algorithms.scripted import collect, make_config, make_ppo, part, rank_orders, script, snapshot, train
+from tests.algorithms.scripted import (
+    NUM_MINI_BATCHES,
+    collect,
+    make_config,
+    make_ppo,
+    part,
+    rank_orders,
+    script,
+    snapshot,
+    train,
+)
 from tests.distributed.ranks import run_on_ranks
+from tests.variants import VARIANTS
 
 pytestmark = pytest.mark.distributed
 GLOBAL = SyncSection(preset="global")
 ITERATIONS = 3
 
 
-def spread(collectives, config, counts, sync_seed=None):
+def share(config, counts, rank):
+    """This rank's environments of the script; where they are dealt whole, so that all ranks' k-th are one rank's."""
+    first = sum(counts[:rank])
+    if not config.recurrent:
+        return list(range(first, first + counts[rank]))
+    assert set(counts) == {NUM_MINI_BATCHES}
+    return list(range(rank, sum(counts), len(counts)))
+
+
+def spread(collectives, config, counts):
     """Train this rank's share of the script; returns (state, losses) after each iteration."""
-    first = sum(counts[: collectives.rank])
-    data = part(script(sum(counts), ITERATIONS), slice(first, first + counts[collectives.rank]))
+    data = part(script(sum(counts), ITERATIONS), share(config, counts, collectives.rank))
     ppo = make_ppo(config, counts[collectives.rank], collectives, seed=1 + collectives.rank)
     ppo.broadcast_parameters()
     orders = [rank_orders(counts, seed)[0][collectives.rank] for seed in range(ITERATIONS)]
@@ -55,11 +74,23 @@ def test_ranks_under_the_global_preset_equal_one_rank_with_all_environments(coun
     rates = {float(state["learning_rate"]) for state, _ in expected}
     assert len(rates) > 1, "the learning rate must move, or the comparison says nothing about it"
     for by_iteration, _ in results:
-        for (state, losses), (expected_state, expected_losses) in zip(by_iteration, expected, strict=True):
-            models = {name for name in expected_state if not name.startswith("optimizer")}
-            assert_close({k: state[k] for k in models}, {k: expected_state[k] for k in models}, 1e-5)
-            names = ("value_loss", "entropy", "learning_rate")
-            assert_close({k: losses[k] for k in names}, {k: expected_losses[k] for k in names}, 1e-5)
+        assert_equal_training(by_iteration, expected)
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "plain"])
+def test_every_variant_on_two_ranks_equals_one_rank_with_all_environments(variant):
+    results = run_on_ranks(spread, 2, make_config(4, GLOBAL, variant=variant), [4, 4])
+    expected = alone(make_config(8, GLOBAL, variant=variant), [4, 4])
+    for by_iteration, _ in results:
+        assert_equal_training(by_iteration, expected)
+
+
+def assert_equal_training(by_iteration, expected):
+    for (state, losses), (expected_state, expected_losses) in zip(by_iteration, expected, strict=True):
+        models = {name for name in expected_state if "optimizer" not in name}
+        assert_close({k: state[k] for k in models}, {k: expected_state[k] for k in models}, 1e-5)
+        names = ("value_loss", "entropy", "learning_rate")
+        assert_close({k: losses[k] for k in names}, {k: expected_losses[k] for k in names}, 1e-5)
 
 
 def test_every_rank_holds_the_same_bits_under_the_global_preset():

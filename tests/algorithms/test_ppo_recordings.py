@@ -19,6 +19,9 @@ ONE_RANK = {
     "ppo_w1.npz": ("collectives",),
     "ppo_hetero_w1.npz": _UPDATES,
     "ppo_beta_w1.npz": _UPDATES,
+    "ppo_gru_w1.npz": (*_UPDATES, "memory/critic/0", "memory after the rollout/actor/0"),
+    "ppo_symmetry_w1.npz": (*_UPDATES, "symmetry_loss"),
+    "ppo_lstm_w1.npz": (*_UPDATES, "memory/critic/1", "memory after the rollout/actor/1"),
 }
 """Recordings of one rank, and what each holds besides what all do."""
 
@@ -50,10 +53,13 @@ def test_one_rank_is_reproduced(name, more):
 
 
 @pytest.mark.distributed
-def test_two_ranks_are_reproduced_with_the_same_collectives():
-    errors = check(DATA / "ppo_w2.npz")
-    assert_reproduced(errors, "collectives")
-    with np.load(DATA / "ppo_w2.npz") as file:
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("ppo_w2.npz", ()), ("ppo_rnd_w2.npz", ("rnd_loss", "rnd_predictor/2.weight", "rnd_target/2.bias"))],
+)
+def test_two_ranks_are_reproduced_with_the_same_collectives(name, more):
+    assert_reproduced(check(DATA / name), "collectives", *more)
+    with np.load(DATA / name) as file:
         assert file["rank1/collectives_per_iteration"].tolist() == [40, 20]
 
 
@@ -94,8 +100,8 @@ def with_meta(tmp_path: Path, **values) -> Path:
 @pytest.mark.parametrize(
     ("meta", "problem"),
     [
-        ({"algorithm": "distillation"}, "recordings of 'distillation' are not replayed"),
-        ({"rnd": {"weight": 0.5}}, "recordings with RND are not replayed"),
+        ({"algorithm": "amp"}, "recordings of 'amp' are not replayed"),
+        ({"optimizer": "lion"}, "recordings with the lion optimiser are not replayed"),
         ({"distribution": {"name": "gamma"}}, "recordings with a gamma policy are not replayed"),
     ],
 )

@@ -32,6 +32,8 @@ def small_config(**sections: dict[str, Any]) -> RunConfig:
         "critic": {"hidden_dims": [16]},
         "metrics": {"tensorboard": False},
     }
+    if sections.get("algorithm", {}).get("name", "ppo") != "ppo":
+        del base["algorithm"]["num_mini_batches"]
     merged = {name: base.get(name, {}) | sections.get(name, {}) for name in base.keys() | sections.keys()}
     return RunConfig.model_validate({"task": "cartpole-balance", "seed": 3} | merged)
 

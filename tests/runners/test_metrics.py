@@ -106,6 +106,11 @@ class StillAlgorithm:
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
+    def memory_state_dict(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_memory_state_dict(self, state: dict[str, Tensor]) -> None: ...
+
 
 class Recorder:
     def __init__(self) -> None:

@@ -22,14 +22,23 @@ from tests.runners.runs import (
     small_config,
     write_config,
 )
+from tests.variants import VARIANTS
 
 
-def test_4_and_4_iterations_equal_8(tmp_path: Path) -> None:
-    whole = write_config(tmp_path / "whole", small_config(run={"max_iterations": 8}))
+@pytest.mark.parametrize("variant", [*VARIANTS, "distillation"])
+def test_4_and_4_iterations_equal_8(variant: str, tmp_path: Path) -> None:
+    if variant == "distillation":
+        teacher = write_config(tmp_path / "teacher", small_config(run={"max_iterations": 1}))
+        attempt(teacher)
+        algorithm = {"name": "distillation", "teacher": str(teacher.path), "gradient_length": 5}
+        sections = {"algorithm": algorithm, "actor": {"rnn": {"type": "gru", "hidden_dim": 6}}}
+    else:
+        sections = VARIANTS[variant]
+    whole = write_config(tmp_path / "whole", small_config(**sections, run={"max_iterations": 8}))
     assert attempt(whole) == Outcome("completed", 8, 8 * 64)
-    parts = write_config(tmp_path / "parts", small_config(run={"max_iterations": 4}))
+    parts = write_config(tmp_path / "parts", small_config(**sections, run={"max_iterations": 4}))
     assert attempt(parts) == Outcome("completed", 4, 4 * 64)
-    write_config(tmp_path / "parts", small_config(run={"max_iterations": 8}))
+    write_config(tmp_path / "parts", small_config(**sections, run={"max_iterations": 8}))
     assert attempt(parts, 1) == Outcome("completed", 8, 8 * 64)
     assert differences(checkpoint_files(whole, 8), checkpoint_files(parts, 8)) == []
     assert curve(whole) == curve(parts)

@@ -22,8 +22,7 @@ def filled() -> RolloutStorage:
 
 
 def split(storage: RolloutStorage, order: torch.Tensor) -> list:
-    observations = storage.observations
-    return list(storage.mini_batches(observations["actor"], observations["critic"], order, M))
+    return list(storage.mini_batches(storage.observations, {"place": storage.values + 0.5}, order, M))
 
 
 def test_mini_batches_take_the_samples_in_order_and_drop_the_remainder():
@@ -33,7 +32,7 @@ def test_mini_batches_take_the_samples_in_order_and_drop_the_remainder():
     for index, batch in enumerate(batches):
         flat = order[3 * index : 3 * index + 3]
         place = (10 * (flat // N) + flat % N).float()
-        for values in (batch.log_probs, batch.values, batch.returns, batch.advantages):
+        for values in (batch.extra["place"] - 0.5, batch.log_probs, batch.values, batch.returns, batch.advantages):
             assert torch.equal(values, place)
         for values in (batch.actor_observations, batch.critic_observations, batch.actions, *batch.distribution):
             assert torch.equal(values, place.unsqueeze(-1) + 0.25 * torch.arange(values.shape[-1]))
@@ -44,6 +43,25 @@ def test_no_sample_is_in_two_mini_batches():
     places = torch.cat([batch.values for batch in split(filled(), random_permutation(T * N, CPU))])
     assert len(places) == 12
     assert len(places.unique()) == 12
+
+
+def test_sequences_hold_every_step_of_whole_environments_and_where_their_episodes_end():
+    storage = RolloutStorage(T, 5, {"actor": 2, "critic": 3}, 2, CPU, {"actor": (torch.zeros(1, 5, 4),), "critic": ()})
+    storage.values.copy_(10.0 * torch.arange(T).unsqueeze(1) + torch.arange(5))
+    storage.dones[2, 3] = True
+    live = torch.arange(5.0).view(1, 5, 1).expand(1, 5, 4).clone()
+    storage.remember("actor", (live,))
+    live.zero_()
+    first, second = storage.sequences(storage.observations, {"place": storage.values + 0.5}, 2)
+    for batch, envs in ((first, slice(0, 2)), (second, slice(2, 4))):
+        assert torch.equal(batch.values, storage.values[:, envs])
+        assert torch.equal(batch.extra["place"], storage.values[:, envs] + 0.5)
+        assert batch.actor_observations.shape == (T, 2, 2)
+        assert batch.distribution[0].shape == (T, 2, 2)
+        history = batch.histories["actor"]
+        assert history.state[0][0, :, 0].tolist() == list(range(5))[envs]
+        assert torch.equal(history.dones, storage.dones[:, envs])
+        assert batch.histories["critic"].state == ()
 
 
 def test_a_random_permutation_holds_every_sample_once_and_follows_the_seed():

@@ -42,6 +42,7 @@ def task() -> TaskSpec:
                 mode="reset",
             )
         },
+        mirror=terms.mirrored,
         njmax=16,
         nconmax=1,
     )

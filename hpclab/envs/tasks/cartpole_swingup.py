@@ -36,6 +36,7 @@ def task() -> TaskSpec:
                 mode="reset",
             )
         },
+        mirror=terms.mirrored,
         njmax=16,
         nconmax=1,
     )

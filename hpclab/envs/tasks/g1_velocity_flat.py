@@ -5,12 +5,14 @@ Source: mjlab 1.6.0, task Mjlab-Velocity-Flat-Unitree-G1; every number is that t
 
 from __future__ import annotations
 
+import functools
+
 import mujoco
 
 from hpclab.envs.robots import g1, legged
 from hpclab.envs.spec import EventTerm, RewardTerm, TaskSpec, Term
 from hpclab.envs.tasks import _velocity as velocity
-from hpclab.envs.terms import actions, randomize, rewards, trackers
+from hpclab.envs.terms import actions, mirror, randomize, rewards, trackers
 
 _STANDING_STD = {".*": 0.05}
 _WALKING_STD = {
@@ -95,6 +97,7 @@ def task() -> TaskSpec:
         events=event_terms(),
         curriculum=velocity.command_curriculum(),
         metrics=velocity.tracking_metrics(),
+        mirror=functools.partial(mirror.legged_robot, sides=[("left_", "right_")]),
         njmax=200,
         nconmax=48,
     )

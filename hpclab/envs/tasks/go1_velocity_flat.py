@@ -5,12 +5,14 @@ Source: mjlab 1.6.0, task Mjlab-Velocity-Flat-Unitree-Go1; every number is that 
 
 from __future__ import annotations
 
+import functools
+
 import mujoco
 
 from hpclab.envs.robots import go1, legged
 from hpclab.envs.spec import EventTerm, RewardTerm, TaskSpec, Term
 from hpclab.envs.tasks import _velocity as velocity
-from hpclab.envs.terms import actions, randomize, rewards
+from hpclab.envs.terms import actions, mirror, randomize, rewards
 
 _STANDING_STD = {r".*_hip_joint": 0.05, r".*_thigh_joint": 0.05, r".*_calf_joint": 0.1}
 _MOVING_STD = {r".*_hip_joint": 0.3, r".*_thigh_joint": 0.3, r".*_calf_joint": 0.6}
@@ -64,6 +66,7 @@ def task() -> TaskSpec:
         events=event_terms(),
         curriculum=velocity.command_curriculum(),
         metrics=velocity.tracking_metrics(),
+        mirror=functools.partial(mirror.legged_robot, sides=[("FL_", "FR_"), ("RL_", "RR_")]),
         njmax=60,
         nconmax=24,
     )

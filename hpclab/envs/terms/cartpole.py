@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.mirror import Reflection, TaskMirror
 from hpclab.envs.spec import ObservationTerm
 from hpclab.envs.terms import observations
 
@@ -51,3 +52,13 @@ def balanced(env: ManagerEnv, *, rail_limit: float, slow_rad_s: float) -> Tensor
     """Product of `upright`, (1 + `centred`) / 2 and (1 + slow) / 2, slow = exp(-(pole velocity / slow_rad_s)^2)."""
     slow = torch.exp(-(env.joints.vel[:, 1] / slow_rad_s).square())
     return upright(env) * (1.0 + centred(env, rail_limit=rail_limit)) * (1.0 + slow) * 0.25
+
+
+def mirrored(env: ManagerEnv) -> TaskMirror:
+    """Left is right: everything changes its sign but the cosine of the pole's angle."""
+    terms = {
+        "cart_position": Reflection.signs(-1.0),
+        "pole_direction": Reflection.signs(1.0, -1.0),
+        "velocities": Reflection.signs(-1.0, -1.0),
+    }
+    return TaskMirror(terms, actions=Reflection.signs(-1.0))
