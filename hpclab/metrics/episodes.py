@@ -24,6 +24,7 @@ class EpisodeTracker:
         """Return and length of finished episodes; the last column takes what is not to be kept."""
         self._ended = torch.zeros((), dtype=torch.int64, device=device)
         """Episodes ended so far."""
+        self._places = torch.arange(window, device=device)
 
     @torch.inference_mode()
     def step(self, rewards: Tensor, dones: Tensor) -> None:
@@ -47,6 +48,11 @@ class EpisodeTracker:
         """Return `count`, `return` and `length`, 0-dimensional: sums over the ring's episodes, additive over ranks."""
         sums = self._ring[:, : self._window].sum(dim=1, dtype=torch.float64)
         return {"count": self._ended.clamp(max=self._window).double(), "return": sums[0], "length": sums[1]}
+
+    def extremes(self) -> tuple[Tensor, Tensor]:
+        """Return the lowest and the highest return in the ring, 0-dimensional; infinity and its negative of none."""
+        returns, empty = self._ring[0, : self._window], self._places >= self._ended
+        return returns.masked_fill(empty, torch.inf).amin(), returns.masked_fill(empty, -torch.inf).amax()
 
     def state_dict(self) -> dict[str, Any]:
         return {"running": self._running, "ring": self._ring, "ended": self._ended}

@@ -8,6 +8,10 @@ from typing import Any, Protocol
 
 MEAN_REWARD = "Train/mean_reward"
 """Mean return of each rank's last 100 episodes; absent until one has ended."""
+MIN_REWARD = "Train/min_reward"
+"""Lowest of the same returns."""
+MAX_REWARD = "Train/max_reward"
+"""Highest of them."""
 MEAN_EPISODE_LENGTH = "Train/mean_episode_length"
 """Mean length of the same episodes [control steps]."""
 TOTAL_FPS = "Perf/total_fps"

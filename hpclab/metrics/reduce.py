@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,6 +13,56 @@ from torch import Tensor
 from hpclab.distributed.collectives import Collectives
 
 Number = Tensor | float
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a rank records, and how the ranks' numbers become one."""
+
+    value: Number
+    reduction: Literal["mean", "sum", "min", "max"]
+    per: str | None = None
+    """Of a mean: the name of the count that `value` is the sum of; each rank counts once when not given."""
+
+
+class Reduction:
+    """Makes one number of each metric: of the ranks that share theirs, or of one rank alone."""
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self._rank = rank
+        self._ranks = range(world_size)
+
+    def pack(self, metrics: Mapping[str, Metric], counts: Mapping[str, Number]) -> dict[str, Number]:
+        """Return the numbers whose sums over the ranks `unpack` needs; an extreme has a place for every rank."""
+        packed = dict(counts)
+        for tag, metric in metrics.items():
+            if metric.reduction in ("mean", "sum"):
+                packed[tag] = metric.value
+            else:
+                packed |= {_place(tag, rank): metric.value if rank == self._rank else 0.0 for rank in self._ranks}
+        return packed
+
+    def unpack(self, metrics: Mapping[str, Metric], sums: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics by tag, from sums of what `pack` returned; what is of nothing is left out."""
+        return dict(self._unpack(metrics, sums))
+
+    def _unpack(self, metrics: Mapping[str, Metric], sums: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+        for tag, metric in metrics.items():
+            if metric.reduction == "sum":
+                yield tag, sums[tag]
+            elif metric.reduction == "mean":
+                count = len(self._ranks) if metric.per is None else sums[metric.per]
+                if count:
+                    yield tag, sums[tag] / count
+            else:
+                values = [sums[_place(tag, rank)] for rank in self._ranks]
+                value = min(values) if metric.reduction == "min" else max(values)
+                if not math.isinf(value):
+                    yield tag, value
+
+
+def _place(tag: str, rank: int) -> str:
+    return f"{tag} of rank {rank}"
 
 
 class PackedSum:

@@ -19,7 +19,7 @@ from hpclab.envs.vec_env import VecEnv
 from hpclab.metrics import record as tags
 from hpclab.metrics.episodes import EpisodeTracker
 from hpclab.metrics.record import Record
-from hpclab.metrics.reduce import Number, PackedSum
+from hpclab.metrics.reduce import Metric, Number, PackedSum, Reduction
 from hpclab.metrics.reporter import Reporter
 from hpclab.metrics.stopwatch import Stopwatch
 from hpclab.metrics.stragglers import Stragglers
@@ -97,6 +97,7 @@ class OnPolicyRunner:
         self._threads = torch.get_num_threads()
         self._rollout_threads = 1 if env.device.type == "cpu" and env.num_envs < _SMALL_ROLLOUT else self._threads
         self._global_metrics = sync.metrics == "global"
+        self._reduction = Reduction(collectives.rank, collectives.world_size if self._global_metrics else 1)
         ranks = collectives.gather_objects((socket.gethostname(), env.num_envs))
         self._steps_per_iteration = config.algorithm.num_steps_per_env * sum(num_envs for _, num_envs in ranks)
         self._stragglers = Stragglers(collectives.rank, [host for host, _ in ranks])
@@ -220,24 +221,28 @@ class OnPolicyRunner:
             losses: of the update.
             arrival_s: how long this rank took from the last meeting of all ranks to the end of its rollout [s].
         """
-        totals = self.env.read_episode_totals()
-        sums: dict[str, Number] = {f"recent {name}": value for name, value in self._episodes.totals().items()}
-        sums["ended"] = totals.count
-        sums |= totals.sums
-        sums[tags.WARNINGS] = float(self._diagnose())
-        own: dict[str, Number] = {f"Loss/{name}": value for name, value in losses.items()}
-        own[tags.MEAN_STD] = self.algorithm.mean_std
+        metrics, counts = self._record(losses)
+        packed = self._reduction.pack(metrics, counts)
         news: dict[str, Number] = {"stop": float(self.stop())}
         news |= self.saving.progress() | self._stragglers.share(arrival_s) | self._curriculum.shared()
-        shared, mine = (news | sums, own) if self._global_metrics else (news, sums | own)
-        numbers = self._packed.read(shared, mine | self._curriculum.own())
-        values = {tag: numbers[tag] for tag in (*own, tags.WARNINGS)}
-        if recent := numbers["recent count"]:  # a mean over no episode is left out
-            values[tags.MEAN_REWARD] = numbers["recent return"] / recent
-            values[tags.MEAN_EPISODE_LENGTH] = numbers["recent length"] / recent
-        if ended := numbers["ended"]:
-            values |= {tag: numbers[tag] / ended for tag in totals.sums}
-        return numbers, values
+        shared, own = (news | packed, {}) if self._global_metrics else (news, packed)
+        numbers = self._packed.read(shared, own | self._curriculum.own())
+        return numbers, self._reduction.unpack(metrics, numbers)
+
+    def _record(self, losses: dict[str, Tensor]) -> tuple[dict[str, Metric], dict[str, Number]]:
+        """Return this rank's metrics by tag, and what their means are over."""
+        recent, ended = self._episodes.totals(), self.env.read_episode_totals()
+        lowest, highest = self._episodes.extremes()
+        metrics = {f"Loss/{name}": Metric(value, "mean") for name, value in losses.items()} | {
+            tags.MEAN_STD: Metric(self.algorithm.mean_std, "mean"),
+            tags.WARNINGS: Metric(float(self._diagnose()), "sum"),
+            tags.MEAN_REWARD: Metric(recent["return"], "mean", per="recent episodes"),
+            tags.MIN_REWARD: Metric(lowest, "min"),
+            tags.MAX_REWARD: Metric(highest, "max"),
+            tags.MEAN_EPISODE_LENGTH: Metric(recent["length"], "mean", per="recent episodes"),
+        }
+        metrics |= {tag: Metric(total, "mean", per="ended episodes") for tag, total in ended.sums.items()}
+        return metrics, {"recent episodes": recent["count"], "ended episodes": ended.count}
 
     def _diagnose(self) -> int:
         """Log what should not happen in this rank's simulation; return how often it did."""

@@ -31,6 +31,17 @@ def test_returns_and_lengths_by_hand() -> None:
     assert totals(tracker) == (4, 3 + 70 + 600 + 12, 2 + 3 + 2 + 2)
 
 
+def test_the_lowest_and_the_highest_return_are_of_what_the_ring_holds() -> None:
+    tracker = EpisodeTracker(2, CPU, window=2)
+    assert [value.item() for value in tracker.extremes()] == [torch.inf, -torch.inf]
+    step(tracker, [-3.0, 5.0], [True, False])
+    assert [value.item() for value in tracker.extremes()] == [-3.0, -3.0]
+    step(tracker, [0.0, 2.0], [False, True])
+    assert [value.item() for value in tracker.extremes()] == [-3.0, 7.0]
+    step(tracker, [1.0, 0.0], [True, False])  # the oldest goes
+    assert [value.item() for value in tracker.extremes()] == [1.0, 7.0]
+
+
 def test_more_endings_at_once_than_the_ring_holds() -> None:
     tracker = EpisodeTracker(5, CPU, window=2)
     step(tracker, [1.0, 2.0, 4.0, 8.0, 16.0], [True, True, True, False, True])

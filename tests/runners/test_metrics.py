@@ -142,6 +142,7 @@ def test_one_rank_reports_what_happened(tmp_path: Path) -> None:
     assert [record.env_steps for record in found] == [16, 32, 48]
     values = found[0].values
     assert values["Train/mean_reward"] == 4.0
+    assert values["Train/min_reward"] == values["Train/max_reward"] == 4.0
     assert values["Train/mean_episode_length"] == 4.0
     assert values["Episode_Reward/term"] == 1.0
     assert values["Loss/value_loss"] == 0.25
@@ -159,6 +160,7 @@ def test_two_ranks_report_rank_0s_numbers_or_those_of_all(metrics: str, tmp_path
     values = first[-1].values
     of_all = metrics == "global"
     assert values["Train/mean_reward"] == (6.0 if of_all else 4.0)
+    assert (values["Train/min_reward"], values["Train/max_reward"]) == (4.0, 8.0 if of_all else 4.0)
     assert values["Episode_Reward/term"] == (1.5 if of_all else 1.0)
     assert values["Perf/simulation_warnings"] == (3.0 if of_all else 0.0)
     assert first[-1].env_steps == 3 * 8 * 4, "counted over all ranks in any case"
