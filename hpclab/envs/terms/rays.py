@@ -55,9 +55,10 @@ def turned_by_yaw(offsets: Tensor, axis: Tensor) -> Tensor:
     A body that looks straight up or down counts as looking along x.
     """
     heading = axis[..., None, :2]
-    length = heading.norm(dim=-1, keepdim=True)
-    ahead = torch.tensor([1.0, 0.0], device=axis.device)
-    cos, sin = torch.where(length > 1e-6, heading / length.clamp(min=1e-6), ahead).unbind(dim=-1)
+    length = torch.linalg.vector_norm(heading, dim=-1, keepdim=True)
+    cos, sin = (heading / length.clamp(min=1e-6)).unbind(dim=-1)
+    vertical = length.squeeze(-1) <= 1e-6
+    cos, sin = cos.masked_fill(vertical, 1.0), sin.masked_fill(vertical, 0.0)
     x, y = offsets.unbind(dim=1)
     return torch.stack([cos * x - sin * y, sin * x + cos * y], dim=-1)
 
@@ -196,7 +197,6 @@ class TerrainNormal(Tracker):
         self._scan: HeightScan = env.trackers[scan]
         self._every = every
         self.normal = env.buffers.per_env(f"{name}/normal", 3)
-        self._up = torch.tensor([0.0, 0.0, 1.0], device=env.device)
 
     def before_observations(self) -> None:
         """Fit the plane."""
@@ -223,10 +223,11 @@ def plane_normal(points: Tensor, weight: Tensor) -> Tensor:
     best = lengths.argmax(dim=1, keepdim=True)
     normal = crosses.gather(1, best.expand(-1, -1, 3)).squeeze(1)
     normal = normal / lengths.amax(dim=1).clamp(min=1e-300)
-    normal = normal * torch.where(normal[:, 2:] < 0, -1.0, 1.0)
+    upward: Tensor = normal * (1.0 - 2.0 * (normal[:, 2:] < 0))
     is_plane = (count >= 3) & (smallest < 0.1 * middle) & (middle >= 1e-6 * largest)
-    up = torch.tensor([0.0, 0.0, 1.0], dtype=points.dtype, device=points.device)
-    return torch.where(is_plane[:, None], normal, up)
+    upward[:, :2].masked_fill_(~is_plane[:, None], 0.0)
+    upward[:, 2].masked_fill_(~is_plane, 1.0)
+    return upward
 
 
 def symmetric_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

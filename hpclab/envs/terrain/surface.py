@@ -42,8 +42,9 @@ class Surface:
         inside = (x.abs() < self._half_x) & (y.abs() < self._half_y)
         beyond = (x.abs() > self._half_x + BORDER_M) | (y.abs() > self._half_y + BORDER_M)
         top = torch.where(is_field, field, here)
-        top = torch.where(inside, top, 0.0).masked_fill_(beyond, -torch.inf)
-        bottom = torch.where(inside, self._bottoms[at + i], -BORDER_THICKNESS_M).masked_fill_(beyond, -torch.inf)
+        outside = ~inside
+        top = top.masked_fill(outside, 0.0).masked_fill_(beyond, -torch.inf)
+        bottom = self._bottoms[at + i].masked_fill_(outside, -BORDER_THICKNESS_M).masked_fill_(beyond, -torch.inf)
         return top, bottom
 
     def below(self, points: Tensor, max_distance: float) -> tuple[Tensor, Tensor]:
@@ -56,7 +57,7 @@ class Surface:
         top, bottom = self.sides(x, y)
         starts_inside = (z < top) & (z > bottom)
         distance = z - torch.where(starts_inside, bottom, top)
-        return torch.where(distance >= 0, distance, max_distance).clamp_(max=max_distance), starts_inside
+        return distance.masked_fill_(~(distance >= 0), max_distance).clamp_(max=max_distance), starts_inside
 
     def along(
         self, points: Tensor, directions: Tensor, max_distance: float, *, num_samples: int, num_halvings: int = 10
@@ -80,7 +81,7 @@ class Surface:
             hit = z < self.sides(x, y)[0]
             high = torch.where(hit, middle, high)
             low = torch.where(hit, low, middle)
-        return torch.where(under.any(dim=-1), high, max_distance)
+        return high.masked_fill(~under.any(dim=-1), max_distance)
 
     @staticmethod
     def _patch(position: Tensor, half: float, count: int) -> tuple[Tensor, Tensor]:
@@ -91,7 +92,7 @@ class Surface:
     @staticmethod
     def _place(distance: Tensor, is_field: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the place in a cell, in 0..1, and the indices of its first and its second edge."""
-        scaled = distance * torch.where(is_field, _POINTS_PER_M, _CELLS_PER_M)
+        scaled = distance * (is_field * (_POINTS_PER_M - _CELLS_PER_M) + _CELLS_PER_M)
         first = scaled.floor().nan_to_num_(nan=0.0).clamp_(0, NUM_POINTS - 1)
         first = torch.where(is_field, first.clamp(max=NUM_POINTS - 2), first)
         index = first.long()
