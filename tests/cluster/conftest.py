@@ -35,7 +35,7 @@ def _session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm
     state = tmp_path_factory.mktemp("slurm")
     tool = [sys.executable, str(TOOL), "--state", str(state)]
     tracking = os.environ.get("HPCLAB_CLUSTER_TRACKING", "auto")
-    up = [*tool, "up", "--nodes", "2", "--cred-expire", "5", "--tracking", tracking]
+    up = [*tool, "up", "--nodes", "2", "--cred-expire", "5", "--kill-wait", "15", "--tracking", tracking]
     started = subprocess.run(up, capture_output=True, text=True, check=False)
     assert started.returncode == 0, started.stderr
     try:
