@@ -30,7 +30,11 @@ _NORMALIZER = {
 _OURS_ALONE = {"normalizer.exact_count", "normalizer.exact_mean", "normalizer.exact_m2"}
 _DEVIATION = {"scalar": "distribution.std_param", "log": "distribution.log_std_param"}
 _OUR_DEVIATION = "distribution.std_param"
-_MOMENTS = ("exp_avg", "exp_avg_sq")
+_OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+OPTIMIZERS = tuple(_OPTIMIZERS)
+"""Names of `algorithm.optimizer` whose state both sides keep alike."""
+EXPORTED = frozenset({"actor", "critic", "optimizer", "learning_rate"})
+"""Parts of the state of PPO that a file has a place for."""
 
 Models = dict[str, dict[str, Tensor]]
 """Tensors of actor and critic, by model and name."""
@@ -43,7 +47,7 @@ class Recorded:
     path: Path
     models: Models
     optimizer: dict[str, Any]
-    """State of torch's Adam over the parameters of both models."""
+    """State of torch's optimiser over the parameters of both models."""
     iterations: int
     """Iterations done."""
     control_steps: int | None
@@ -97,7 +101,7 @@ def to_algorithm_state(recorded: Recorded, fresh: State, config: RunConfig) -> S
         raise ConfigError("\n".join(f"{recorded.path}: {text}" for text in problems))
     (group,) = recorded.optimizer["param_groups"]
     moments = recorded.optimizer["state"]
-    _require_plain_adam(recorded.path, group, moments)
+    _require_same_optimizer(recorded.path, group, moments, config)
     place = {parameter: index for index, parameter in enumerate(_parameters(fresh))}
     state = {place[parameter]: moments[index] for index, parameter in enumerate(_parameters(ours)) if index in moments}
     rate = torch.tensor(float(group["lr"]))
@@ -117,7 +121,7 @@ def to_file(algorithm: State, *, iterations: int, control_steps: int, config: Ru
     kept = algorithm["optimizer"]["state"]
     order = [place[model, _our_name(name)] for model, name in _parameters(theirs)]
     parameters = [torch.zeros(()) for _ in order]
-    optimizer = torch.optim.Adam(parameters, lr=float(algorithm["learning_rate"])).state_dict()
+    optimizer = _OPTIMIZERS[config.algorithm.optimizer](parameters, float(algorithm["learning_rate"])).state_dict()
     return {
         "actor_state_dict": theirs["actor"],
         "critic_state_dict": theirs["critic"],
@@ -178,10 +182,17 @@ def _sizes(model: dict[str, Tensor]) -> list[int]:
     return [weights[0].shape[1], *(weight.shape[0] for weight in weights)] if weights else [0, 0]
 
 
-def _require_plain_adam(path: Path, group: dict[str, Any], moments: dict[int, dict[str, Any]]) -> None:
-    expected = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0, "amsgrad": False}
-    other = [f"{name} {group.get(name)}" for name, value in expected.items() if group.get(name) != value]
-    if any(not entry.keys() >= {"step", *_MOMENTS} for entry in moments.values()):
-        other.append("other moments")
+def _require_same_optimizer(
+    path: Path, group: dict[str, Any], moments: dict[int, dict[str, Any]], config: RunConfig
+) -> None:
+    name = config.algorithm.optimizer
+    defaults = _OPTIMIZERS[name]([torch.zeros(())]).defaults
+    other = [
+        f"{key} is {group.get(key)} there, not {defaults[key]}"
+        for key in ("betas", "eps", "weight_decay", "amsgrad")
+        if group.get(key) != defaults[key]
+    ]
+    if any(not entry.keys() >= {"step", "exp_avg", "exp_avg_sq"} for entry in moments.values()):
+        other.append("it remembers other things")
     if other:
-        raise ConfigError(f"{path}: its optimiser is not Adam with torch's defaults, as ours is: {', '.join(other)}")
+        raise ConfigError(f"{path}: its optimiser is not algorithm.optimizer={name} as here: {', '.join(other)}")

@@ -40,12 +40,12 @@ def import_checkpoint(file: Path, config_path: Path, run: Path, overrides: list[
     runs.check(folder, config)
     if folder.config.exists():
         raise ConfigError(f"{folder.path}: holds a run already; name a new folder")
-    _require_ppo(config)
 
     from hpclab.checkpoint import rsl_rl  # torch, which costs seconds: not before the request is known to be good
     from hpclab.checkpoint.store import CheckpointStore
     from hpclab.distributed.collectives import Collectives
 
+    _require_exchangeable(config, rsl_rl.OPTIMIZERS)
     recorded = rsl_rl.read(file)
     shared = _training_state(recorded, config)
     digest = hashlib.sha256(dump_config(config).encode()).hexdigest()
@@ -86,13 +86,13 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
     if not run.config.exists():
         raise ConfigError(f"{folder}: is in no run's folder, so its settings are not known")
     config = load_config(run.config)
-    _require_ppo(config)
 
     import torch
 
     from hpclab.checkpoint import rsl_rl
     from hpclab.checkpoint.state import from_bytes
 
+    _require_exchangeable(config, rsl_rl.OPTIMIZERS)
     file = folder / disk.SHARED_FILE
     shared = from_bytes(file.read_bytes(), str(file))
     counters = shared["counters"]
@@ -111,6 +111,8 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
     except OSError as error:
         raise CheckpointError(f"{target}: cannot be written: {error.strerror}") from error
     print(f"{target}: {folder.name} as RSL-RL 5.x saves it")
+    if left_out := sorted(shared["algorithm"].keys() - rsl_rl.EXPORTED):
+        print(f"left out: {', '.join(left_out)}")
 
 
 def _training_state(recorded: Recorded, config: RunConfig) -> dict[str, Any]:
@@ -148,6 +150,8 @@ def _training_state(recorded: Recorded, config: RunConfig) -> dict[str, Any]:
     return {"algorithm": algorithm, "progress": progress, "counters": counters}
 
 
-def _require_ppo(config: RunConfig) -> None:
+def _require_exchangeable(config: RunConfig, optimizers: tuple[str, ...]) -> None:
     if config.algorithm.name != "ppo":
         raise ConfigError(f"algorithm.name is {config.algorithm.name}; RSL-RL's files are exchanged for ppo alone")
+    if config.algorithm.optimizer not in optimizers:
+        raise ConfigError(f"algorithm.optimizer is {config.algorithm.optimizer}; exchanged: {', '.join(optimizers)}")

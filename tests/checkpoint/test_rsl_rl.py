@@ -152,5 +152,5 @@ def test_what_is_no_such_checkpoint_is_refused(tmp_path: Path) -> None:
     file["optimizer_state_dict"]["param_groups"][0]["weight_decay"] = 0.01
     torch.save(file, path)
     config = config_of("plain_log")
-    with pytest.raises(ConfigError, match="not Adam with torch's defaults, as ours is: weight_decay"):
+    with pytest.raises(ConfigError, match=r"not algorithm\.optimizer=adam as here: weight_decay is 0\.01 there, not 0"):
         rsl_rl.to_algorithm_state(rsl_rl.read(path), new_ppo(config).state_dict(), config)
