@@ -66,7 +66,7 @@ class MujocoSim:
         self._substep_sensordata = np.zeros((num_envs, num_substeps, model.nsensordata))
         self._one_sensordata = np.zeros((num_envs, 1, model.nsensordata))
         self._bad_counts = self._batch.warning[:, _FIRST_BAD : _LAST_BAD + 1, 1]
-        self._bad_before = self._bad_counts.copy()
+        self._bad_before = self._bad_counts.tobytes()
         self._reported = self._batch.warning[:, :, 1].sum(axis=0)
 
         # positions and velocities in one array, as they lie in a state row: one copy, one look at all that may diverge
@@ -248,11 +248,13 @@ class MujocoSim:
         # a small sum of squares, far cheaper than a maximum per world, means that every number is small; and bytes are
         # compared, because NumPy's functions for it take several times as long
         small = np.vdot(self._moving, self._moving) < mujoco.mjMAXVAL**2
-        if small and self._bad_counts.tobytes() == self._bad_before.tobytes():
+        bad = self._bad_counts.tobytes()
+        if small and bad == self._bad_before:
             return
+        before = np.frombuffer(self._bad_before, self._bad_counts.dtype).reshape(self._bad_counts.shape)
         finite = np.abs(self._moving).max(axis=1, initial=0.0) < mujoco.mjMAXVAL
-        self._diverged |= (self._bad_counts != self._bad_before).any(axis=1) | ~finite
-        self._bad_before = self._bad_counts.copy()
+        self._diverged |= (self._bad_counts != before).any(axis=1) | ~finite
+        self._bad_before = bad
 
 
 class _ModelField:

@@ -21,4 +21,4 @@ def velocity_error_xy(env: ManagerEnv, *, command: str, velocity: str) -> Tensor
 def velocity_error_yaw(env: ManagerEnv, *, command: str, velocity: str) -> Tensor:
     """Absolute difference of commanded and actual yaw rate in the body frame [rad/s]."""
     wanted: Tensor = env.commands[command].value
-    return (wanted[:, 2] - env.sensor(velocity)[:, 2]).abs()
+    return (wanted.select(1, 2) - env.sensor(velocity).select(1, 2)).abs()
