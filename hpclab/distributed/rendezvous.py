@@ -19,6 +19,7 @@ from hpclab.errors import LaunchError
 from hpclab.run_folder import write_atomic
 
 _POLL_S = 0.05
+_CHECK_S = 0.25
 
 
 class Place(Protocol):
@@ -85,7 +86,7 @@ def serve(
         waiting = threading.Thread(target=make, name="rendezvous", daemon=True)
         waiting.start()
         while waiting.is_alive():
-            waiting.join(_POLL_S)
+            waiting.join(_CHECK_S)
             check()
     if problems:
         raise problems[0]

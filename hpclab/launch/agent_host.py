@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 
 from hpclab.launch import detached, environment
 from hpclab.launch.handover import POLL_S, Handover
@@ -19,10 +20,21 @@ _GRACE_S = 5.0
 class AgentHost:
     """Starts this node's agent when its command arrives, and sees to its end."""
 
-    def __init__(self, job: NodeJob, node: Node, handover: Handover) -> None:
+    def __init__(
+        self, job: NodeJob, node: Node, handover: Handover, *, unwanted: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Prepare.
+
+        Args:
+            job: what runs.
+            node: this one.
+            handover: where the agent's command comes from.
+            unwanted: whether the one that wanted the agent is gone.
+        """
         self._job = job
         self._node = node
         self._handover = handover
+        self._unwanted = unwanted
 
     def run(self) -> bool:
         """Run the agent to its end, from a thread that does nothing else meanwhile. Return whether there was one.
@@ -39,14 +51,18 @@ class AgentHost:
             self._handover.put_process(f"{name}.agent", process.pid)
             over_since: float | None = None
             while process.poll() is None:
-                if over_since is None and (self._handover.has(f"{name}.kill") or self._handover.has("outcome")):
+                if over_since is None and (
+                    self._unwanted() or self._handover.has(f"{name}.kill") or self._handover.has("outcome")
+                ):
                     over_since = time.monotonic()
                 if over_since is not None and time.monotonic() - over_since > _GRACE_S:
                     break
                 time.sleep(POLL_S)
-            if over_since is None and process.returncode is not None and process.returncode < 0:
-                # Its ranks die with it and can say nothing; the others only see that they are gone.
-                self._handover.put(f"{name}.ended", json.dumps({"code": process.returncode, "time": time.time()}))
+            if over_since is None and process.returncode is not None:
+                end = json.dumps({"code": process.returncode, "time": time.time()})
+                self._handover.put(f"{name}.gone", end)
+                if process.returncode < 0:  # its ranks die with it and can say nothing; others only see them gone
+                    self._handover.put(f"{name}.ended", end)
         finally:
             detached.end(process, grace_s=0.0)
         return True

@@ -34,10 +34,14 @@ class Handover:
 
     @classmethod
     def of(cls, run: RunFolder, job_id: str, restart: int) -> Handover:
-        handover = cls(run.submitit / "handover" / f"{job_id}.{restart}")
+        handover = cls(cls.path_of(run, job_id, restart))
         for folder in (run.submitit, handover.folder.parent, handover.folder):
             private_folder(folder)
         return handover
+
+    @staticmethod
+    def path_of(run: RunFolder, job_id: str, restart: int) -> Path:
+        return run.submitit / "handover" / f"{job_id}.{restart}"
 
     def put(self, name: str, content: str = "") -> None:
         write_atomic(self.folder / name, content, private=True)

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from subprocess import CalledProcessError, TimeoutExpired
 from typing import NoReturn
 
-from hpclab.errors import WorkerError
+from hpclab.errors import HpclabError, LaunchError, WorkerError
 from hpclab.launch import environment, jobs, lock, queue
 from hpclab.launch.agent_host import AgentHost, node_address
+from hpclab.launch.allotted import allotted_gpus
 from hpclab.launch.budget import budgets_of, judge
 from hpclab.launch.ends import close_lost
 from hpclab.launch.failures import describe
 from hpclab.launch.handover import Handover
-from hpclab.launch.lost import lost_node, note_lost_nodes
+from hpclab.launch.lost import describe_exit, lost_node, note_lost_nodes
 from hpclab.launch.network import interface_of
 from hpclab.launch.node import Node, count_restart, walltime_left_s
 from hpclab.launch.node_job import NodeJob
 from hpclab.launch.preemption import Decision, Notices, decide
+from hpclab.launch.preemption_watch import PreemptionWatch
 from hpclab.launch.rank import run_rank
+from hpclab.launch.ssh import SshNodes
 from hpclab.launch.torchrunx_launcher import Nodes, launch
 from hpclab.launch.walltime import WalltimeWatch
 from hpclab.worker.spec import Outcome, WorkerSpec
@@ -54,6 +58,9 @@ class Leader:
             stop=self._stop,
             say=self._say,
         )
+        self._others: SshNodes | None = None
+        batch_step = job.agents != "tasks" and not node.pseudo
+        self._preemption = PreemptionWatch(node.job_id, self._stop) if batch_step else None
         self._submitter_gone = False
         self._down: list[str] = []
 
@@ -64,12 +71,12 @@ class Leader:
             self._check_owner()
             self._check_budgets()
             attempt = self._begin(notices)
-            with self._walltime:
+            with self._walltime, self._preemption or nullcontext():
                 outcome, error = self._launch(attempt)
             if error is None and outcome is not None and outcome.kind == "completed":
                 self._end(attempt, "completed")
                 self._handover.put_outcome("completed")
-                self._agent_thread.join(_AGENT_WAIT_S)
+                self._wait_for_agents()
                 return outcome
             if error is not None and self._is_crash(notices):
                 self._crashed(attempt, error, notices, through_submitit=through_submitit)
@@ -97,10 +104,12 @@ class Leader:
         """Record which node or rank failed first, and requeue within the budget, else fail."""
         cause: jobs.Cause = "crashed"
         note = describe(self._run, attempt, error)
-        if (lost := lost_node(self._run, attempt, self._handover)) is not None:
+        began = not isinstance(error, HpclabError)  # else it says itself which node it was
+        if began and (lost := lost_node(self._run, attempt, self._handover)) is not None:
             cause, note = lost.cause, f"{lost}; then {note}"
         self._say(note)
-        if not self._node.pseudo:  # one in a terminal's foreground fails where its user sees it
+        # One in a terminal's foreground fails where its user sees it; a launch that cannot be never will be.
+        if not self._node.pseudo and not isinstance(error, LaunchError):
             verdict = judge(jobs.as_ended(self._run, attempt, cause), budgets_of(self._run))
             if verdict.goes_on:
                 jobs.finish(self._run, attempt, cause, note=note)  # at once: Slurm may take long to answer
@@ -108,7 +117,7 @@ class Leader:
                     self._say(f"requeue: {verdict.reason}")
                     self._handover.put_outcome("interrupted")
                     if not notices.received:  # else srun ends the step, and kills this task soon
-                        self._agent_thread.join(_AGENT_WAIT_S)
+                        self._wait_for_agents()
                     try:
                         self._requeue(notices, through_submitit=through_submitit)
                     finally:
@@ -117,7 +126,7 @@ class Leader:
             cause, note = verdict.cause, f"{note}; not requeued: {why}"
         self._end(attempt, cause, note)
         self._handover.put_outcome("failed")
-        self._agent_thread.join(_AGENT_WAIT_S)
+        self._wait_for_agents()
         raise WorkerError(note) from error
 
     def _may_requeue(self) -> bool:
@@ -183,9 +192,15 @@ class Leader:
         self._agent_thread = threading.Thread(target=self._agent.run, name="agent", daemon=True)
         self._agent_thread.start()
 
+        if job.agents == "ssh" and not node.pseudo:
+            gpus = allotted_gpus(node.job_id) if job.use_gpus else {}
+            self._others = SshNodes(job, node, self._handover, self._say, gpus=gpus)
+
         def hand_over(host: str, command: str) -> None:
             suffix = "kill" if command.startswith("kill ") else "command"
             self._handover.put(f"{node.hosts.index(host)}.{suffix}", command)
+            if self._others is not None and suffix == "command" and host != node.hosts[node.index]:
+                self._others.start(host)
 
         devices = () if job.use_gpus else ("cpu",) * job.workers_per_node
         spec = WorkerSpec(self._job.run_folder, attempt, devices, console=False, master_addr=address)
@@ -199,11 +214,28 @@ class Leader:
                 environment=carried,
                 launcher_log=self._run.launcher_log(attempt),
                 torchrunx_logs=job.torchrunx_logs,
+                check=self._check_agents,
             )
         except Exception as error:
             return None, error
         self._say(f"the ranks have {outcome.kind} before iteration {outcome.iteration}")
         return outcome, None
+
+    def _check_agents(self) -> None:
+        """See that no agent has ended before its ranks were started.
+
+        Raises:
+            WorkerError: one has.
+        """
+        for path in sorted(self._handover.folder.glob("*.gone")):
+            host, code = self._node.hosts[int(path.stem)], int(json.loads(path.read_text())["code"])
+            raise WorkerError(f"{host}: its agent {describe_exit(code)} before its ranks began")
+
+    def _wait_for_agents(self) -> None:
+        """Let the agents leave, which know the outcome by now; those behind ssh are ended if they do not."""
+        self._agent_thread.join(_AGENT_WAIT_S)
+        if self._others is not None:
+            self._others.close(wait_s=_AGENT_WAIT_S)
 
     def _leave(self, attempt: int, notices: Notices, *, through_submitit: bool) -> None:
         """Decide what becomes of the job, and record it before all else: Slurm may kill this task at any moment."""
@@ -223,14 +255,14 @@ class Leader:
                 jobs.finish(self._run, attempt, verdict.cause, note=f"not requeued: {verdict.reason}")
                 self._give_up(verdict.reason)
             jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
-            self._agent_thread.join(_AGENT_WAIT_S)
+            self._wait_for_agents()
             if not self._requeue(notices, through_submitit=through_submitit):
                 self._give_up("Slurm refused the requeue")
         cause: jobs.Cause = decision.cause
         if self._down and _slurm_goes_on(decision):
             cause = "node_failure"  # Slurm ends and requeues a job that has lost a node
         self._end(attempt, cause, decision.reason, keep_lock=_slurm_goes_on(decision))
-        self._agent_thread.join(_AGENT_WAIT_S)
+        self._wait_for_agents()
         if decision.action == "fail":
             self._give_up(decision.reason)
         sys.exit(EXIT_UNFINISHED)
@@ -254,7 +286,7 @@ class Leader:
 
     def _give_up(self, reason: str) -> NoReturn:
         lock.release(self._run)
-        self._agent_thread.join(_AGENT_WAIT_S)
+        self._wait_for_agents()
         self._say(f"not requeued: {reason}. Go on with: hpclab resume {self._run.path}")
         sys.exit(EXIT_UNFINISHED)
 
@@ -283,6 +315,8 @@ class Leader:
     def _notice_names(self, notices: Notices) -> set[str]:
         """Return the notices that any node got."""
         names = {number.name for number in notices.received}
+        if self._preemption is not None and self._preemption.seen:
+            names.add("SIGUSR2")
         if self._submitter_gone:
             names.add("SIGTERM")
         return names | {path.read_text() for path in self._handover.folder.glob("*.notice")}

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpclab.config.schema import Agents
 from hpclab.launch.lock import Owner
 from hpclab.run_folder import RunFolder
 
@@ -28,6 +29,10 @@ class NodeJob:
     """torchrunx's own log folder; "" for none."""
     devices_by_node: tuple[tuple[str, ...], ...] | None = None
     """Devices by node and local rank, where they are known before the job starts: on pseudo-nodes."""
+    agents: Agents = "tasks"
+    """How the nodes' agents are started; see `SlurmSection.agents`."""
+    python: str = ""
+    """Shell words that run this package's Python on a node; empty for the interpreter alone."""
     submitter: Owner | None = None
     """The process in whose foreground the job runs; when it is gone, the job stops. None for a Slurm job."""
 

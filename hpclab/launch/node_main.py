@@ -42,7 +42,7 @@ def run(folder: Path) -> None:
 
     run_folder = RunFolder(folder.absolute())
     plan = plan_of(run_folder, load_config(run_folder.config))
-    run_node(plan.job(), Node.of_slurm(), through_submitit=False)
+    run_node(plan.job(agents="tasks"), Node.of_slurm(), through_submitit=False)
 
 
 def main(arguments: list[str]) -> None:

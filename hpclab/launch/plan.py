@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from hpclab.launch.train import torchrunx_logs
 from hpclab.run_folder import RunFolder
 
 _SOURCE_TREE = Path(__file__).parents[2]
+_AGENTS = {
+    "tasks": "one task of Slurm on each node",
+    "ssh": "over ssh from the first node",
+    "local": "on the one node, without srun",
+}
 _MIN_LEAD_SHARE = 3
 """A short walltime keeps two thirds for training: the notice comes at most one third of it before its end."""
 
@@ -50,6 +56,12 @@ class SubmissionPlan:
     def cpus_per_node(self) -> int:
         return self.workers_per_node * self.config.slurm.cpus_per_worker
 
+    @property
+    def python(self) -> str:
+        """Shell words that run this package's Python on a node."""
+        prefix, python = self.config.slurm.command_prefix, shlex.quote(sys.executable)
+        return python if prefix is None else f"{prefix} {python}"
+
     def job(self, **changes: Any) -> NodeJob:
         """Return the callable that runs on every node."""
         values: dict[str, Any] = {
@@ -60,6 +72,8 @@ class SubmissionPlan:
             "walltime_min": self.config.slurm.time,
             "signal_lead_s": self.signal_lead_s,
             "torchrunx_logs": torchrunx_logs(self.run, None),
+            "agents": self.config.slurm.agents,
+            "python": self.python,
         }
         return NodeJob(**(values | changes))
 
@@ -88,6 +102,11 @@ class SubmissionPlan:
         before += [] if self.code is None else environment.imports_from(self.code)
         values["setup"] = before or None
         extra: dict[str, Any] = {"requeue": True}
+        if slurm.agents != "tasks":
+            # The first node's task is the batch step itself, which only hears of what B: sends it.
+            del values["srun_args"]
+            values["use_srun"] = False
+            extra["signal"] = f"B:USR2@{self.signal_lead_s}"
         if slurm.reservation is not None:
             extra["reservation"] = slurm.reservation
         # sbatch options without a value: true writes them, false leaves them out, as it does for our own.
@@ -111,6 +130,7 @@ class SubmissionPlan:
             "account": slurm.account or "yours",
             "environments": f"{env.num_envs * ranks} in all, {samples} samples an iteration",
             "iterations": str(self.config.run.max_iterations),
+            "agents": _AGENTS[slurm.agents],
             "setup": "none" if self.setup is None else str(self.setup),
             "code": "as it is when the job starts" if self.code is None else f"frozen in {self.code}",
         }
@@ -178,13 +198,20 @@ def plan_of(run: RunFolder, config: RunConfig) -> SubmissionPlan:
     """Work out the submission that a resolved config describes.
 
     Raises:
-        ConfigError: too few environments for the ranks, or a setup script that does not exist.
+        ConfigError: too few environments for the ranks, too many nodes for the agents, or a setup script that does
+            not exist.
     """
     launch = config.launch
+    if config.slurm.agents == "local" and launch.num_nodes > 1:
+        raise ConfigError(
+            f"slurm.agents=local runs on one node, not {launch.num_nodes}; set slurm.agents to tasks, or to ssh where "
+            "srun cannot be used"
+        )
     use_gpus = launch.cpu_workers_per_node is None
     workers = launch.cpu_workers_per_node or launch.gpus_per_node or config.slurm.gpus_per_node or 1
     plan = SubmissionPlan(run, config, launch.num_nodes, workers, use_gpus, _setup(config))
     check_batches(config, plan.world_size)
+    check_teacher(config)
     return plan
 
 
@@ -211,7 +238,6 @@ def _setup(config: RunConfig) -> Path | None:
             raise ConfigError(f"slurm.setup={config.slurm.setup}: no such file")
         return path
     own = (folder / "slurm" / "setup.sh" for folder in (Path.cwd(), *Path.cwd().parents, _SOURCE_TREE))
-    check_teacher(config)
     return next((path for path in own if path.is_file()), None)
 
 

@@ -6,10 +6,8 @@ import contextlib
 import io
 import os
 import re
-import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,12 +159,12 @@ def _submit(executor: _Executor, folder: Path, jobs: Sequence[Callable[[], Any]]
 
 
 def _executor(plan: SubmissionPlan, array: Array | None = None) -> _Executor:
-    prefix, python = plan.config.slurm.command_prefix, shlex.quote(sys.executable)
     folder = plan.run.submitit if array is None else array.submitit
     executor = _Executor(
         folder=folder,
         max_num_timeout=_ANY_NUMBER_OF_TIMEOUTS,
-        python=python if prefix is None else f"{prefix} {python}",
+        # Without srun, Python takes the place of the batch shell: notices go to that process alone.
+        python=plan.python if plan.config.slurm.agents == "tasks" else f"exec {plan.python}",
     )
     parameters = plan.parameters()
     if array is not None:
@@ -186,7 +184,8 @@ def _keep_percent(parameters: dict[str, Any], folder: Path, job: str) -> None:
         )
     output = f"{str(folder).replace('%', '%%')}/{job}_%t_log.out"
     parameters["additional_parameters"] |= {"output": output.replace("%t", "0")}
-    parameters["srun_args"] = [*parameters["srun_args"], "--output", output]  # the last one counts
+    if "srun_args" in parameters:
+        parameters["srun_args"] = [*parameters["srun_args"], "--output", output]  # the last one counts
 
 
 def _own_words(said: str) -> str:

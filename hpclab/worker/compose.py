@@ -69,6 +69,8 @@ def train(
         *(_device_name(device), num_envs, threads, seeding),
     )
 
+    turn_file = Path(spec.kernel_turn) if spec.kernel_turn is not None and _compiles(config, device) else None
+    turn = KernelTurn(turn_file, local_rank=context.local_rank)
     patience_s = collective_timeout_s(config.launch.process_group_timeout_s, config.run.hang_timeout_s)
 
     def on_hang(silent_s: float) -> None:
@@ -86,10 +88,11 @@ def train(
             context, device=device, timeout_s=patience_s, meeting_s=_MEETING_S, meeting=run.meeting(spec.attempt)
         ) as collectives,
         failure,
-        closing(_env(spec, config, context, num_envs=num_envs, device=device, threads=threads)) as env,
+        closing(_env(config, turn, num_envs=num_envs, device=device, threads=threads)) as env,
         failure,
     ):
         runner = _runner(config, run, env, device, collectives, stop)
+        turn.forget()  # making the runner is collective: every rank has had its turn
         failure.iteration = lambda: runner.iteration
         runner.on_progress = watchdog.beat
         if context.rank == 0:
@@ -103,22 +106,16 @@ def train(
     return outcome
 
 
-def _env(
-    spec: WorkerSpec,
-    config: RunConfig,
-    context: WorkerContext,
-    *,
-    num_envs: int,
-    device: torch.device,
-    threads: int,
-) -> ManagerEnv:
-    compiles = config.env.backend == "warp" or device.type == "cuda"
-    turn_file = Path(spec.kernel_turn) if compiles and spec.kernel_turn is not None else None
-    with KernelTurn(turn_file, local_rank=context.local_rank):
+def _env(config: RunConfig, turn: KernelTurn, *, num_envs: int, device: torch.device, threads: int) -> ManagerEnv:
+    with turn:
         env = make_env(config, num_envs=num_envs, device=device, threads=threads)
-        if compiles:
+        if _compiles(config, device):
             compile_kernels(env.sim)
     return env
+
+
+def _compiles(config: RunConfig, device: torch.device) -> bool:
+    return config.env.backend == "warp" or device.type == "cuda"
 
 
 def _runner(

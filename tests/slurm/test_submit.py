@@ -315,6 +315,23 @@ def test_every_setting_of_a_profile_reaches_the_script(slurm: FakeSlurm, submit:
     assert f"--export=ALL apptainer exec --nv image.sif {shlex.quote(sys.executable)} -u -m submitit" in script
 
 
+@pytest.mark.parametrize(("agents", "nodes"), [("ssh", 2), ("local", 1)])
+def test_without_srun_python_takes_the_place_of_the_batch_shell(
+    slurm: FakeSlurm, submit: Submit, agents: str, nodes: int
+) -> None:
+    submit(f"slurm.agents={agents}", num_nodes=nodes)
+    script = slurm.script()
+    assert "\nsrun " not in script
+    assert "#SBATCH --signal=B:USR2@120\n" in script
+    assert script.splitlines()[-1].startswith(f"exec {sys.executable} -u -m submitit.core._submit ")
+
+
+def test_agents_local_is_for_one_node(submit: Submit, run: RunFolder) -> None:
+    with pytest.raises(ConfigError, match=r"slurm\.agents=local runs on one node, not 2"):
+        submit("slurm.agents=local", num_nodes=2)
+    assert not run.path.exists()
+
+
 def test_an_unknown_key_of_a_profile_names_the_valid_ones(submit: Submit, config: Path) -> None:
     (config.parent / "slurm" / "profiles" / "bad.yaml").write_text("zzz: 1\nextra: {time: 3}\n")
     with pytest.raises(ConfigError) as caught:

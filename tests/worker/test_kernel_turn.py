@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -40,7 +41,8 @@ def test_the_others_wait_until_local_rank_0_is_ready(
     monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "cache"))
     entered = threading.Event()
     other = enter(tmp_path / "turn", entered)  # before local rank 0 has come
-    with KernelTurn(tmp_path / "turn", local_rank=0):
+    turn = KernelTurn(tmp_path / "turn", local_rank=0)
+    with turn:
         while "waiting for local rank 0 to compile" not in caplog.text:
             assert not entered.wait(0.01)
         assert not entered.is_set()
@@ -48,6 +50,8 @@ def test_the_others_wait_until_local_rank_0_is_ready(
     assert entered.is_set()
     assert "1 modules in" in caplog.text
     assert "local rank 0 has compiled the GPU kernels" in caplog.text
+    turn.forget()
+    assert os.listdir(tmp_path) == ["cache"]  # noqa: PTH208
 
 
 def test_a_dead_owner_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -78,7 +78,7 @@ def srun_command(request: Request, program: Sequence[str]) -> list[str]:
 
 def _run(request: Request, scratch: Path) -> str:
     """Return what went wrong, empty when nothing did."""
-    program = [sys.executable, "-m", "hpclab.launch.doctor.node_check", str(scratch)]
+    program = [sys.executable, "-m", "hpclab.launch.doctor.node_check", str(scratch), request.slurm.agents]
     inside = "SLURM_JOB_ID" in os.environ  # a step of that job: what surrounds it says where it runs
     variables = dict(os.environ) if inside else environment.for_submission()[0]
     print(f"asking Slurm for {request.plan.num_nodes} nodes ...", file=sys.stderr, flush=True)
@@ -119,6 +119,12 @@ def judge(reports: Sequence[dict[str, Any]], *, gpus_per_node: int) -> Iterator[
             failed = one["failed"]
             action = "let the nodes reach each other on all ports; with several networks set GLOO_SOCKET_IFNAME and "
             yield error(failed["step"], f"{one['host']}: {failed['error']}", f"{action}NCCL_SOCKET_IFNAME in setup.sh")
+    if reports and (problems := reports[0].get("ssh")) is not None:
+        for problem in problems:
+            what, _, action = problem.partition(". ")
+            yield error("agents", what, action)
+        if not problems:
+            yield ok("agents", f"ssh gets from {reports[0]['host']} to every other node")
     speeds = [one["all_reduce"] for one in reports if one.get("all_reduce")]
     if speeds:
         slowest = min(float(one["bytes_per_s"]) for one in speeds)

@@ -68,7 +68,7 @@ def check_all(request: Request) -> Iterator[Finding]:
     if config is not None:
         nodes = read_nodes(partition["PartitionName"]) if partition else []
         yield from check_partition(request, partitions, nodes)
-    yield from check_agents()
+    yield from check_agents(request.slurm.agents)
     yield from check_folder(_RUNS.absolute())
     yield check_kernel_cache(submits=is_here())
     yield from check_network(_controller(config) if config is not None else None)

@@ -1,6 +1,6 @@
 """What `hpclab doctor --nodes N` runs once on every node, under srun: it writes what it finds into a shared folder.
 
-python -m hpclab.launch.doctor.node_check FOLDER
+python -m hpclab.launch.doctor.node_check FOLDER AGENTS
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hpclab.launch.doctor.software import PACKAGES, installed
 from hpclab.launch.kernel_cache import keep_on_node
 from hpclab.launch.network import interface_of, reachable_address
 from hpclab.launch.node import Node
+from hpclab.launch.ssh import check_ssh
 from hpclab.run_folder import write_atomic
 
 _WAIT_S = 60.0
@@ -39,9 +41,17 @@ class _Context:
     master_port: int
 
 
-def check_node(folder: Path, node: Node) -> None:
-    """Write `node-<index>.json`: facts, clock and network towards the first node, and the bandwidth among all."""
+def check_node(folder: Path, node: Node, *, agents: str) -> None:
+    """Write `node-<index>.json`: facts, clock and network towards the first node, and the bandwidth among all.
+
+    Args:
+        folder: shared by the nodes.
+        node: this one.
+        agents: `slurm.agents`; for `ssh` the first node tries to reach the others.
+    """
     report = facts(node)
+    if node.leads and agents == "ssh":
+        report["ssh"] = _unreachable(node)
     step = "clock and port"
     try:
         context, report["clock"] = _meet(folder, node, report["address"])
@@ -72,6 +82,13 @@ def facts(node: Node) -> dict[str, Any]:
         "interface": interface,
         "kernel_cache": {"level": cache.level, "text": cache.text, "action": cache.action},
     }
+
+
+def _unreachable(node: Node) -> list[str]:
+    others = [host for host in node.hosts if host != node.hosts[node.index]]
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        problems = pool.map(lambda host: check_ssh(host, node.hosts[node.index]), others)
+        return [problem for problem in problems if problem is not None]
 
 
 def _meet(folder: Path, node: Node, address: str) -> tuple[_Context, dict[str, float] | None]:
@@ -138,4 +155,4 @@ def _all_reduce(context: _Context, report: dict[str, Any]) -> dict[str, Any] | N
 
 
 if __name__ == "__main__":
-    check_node(Path(sys.argv[1]), Node.of_slurm())
+    check_node(Path(sys.argv[1]), Node.of_slurm(), agents=sys.argv[2])

@@ -70,6 +70,12 @@ def test_what_is_wrong_on_one_node_is_named(changes: dict[str, Any], check: str,
     assert (found[0].level, words in found[0].text, bool(found[0].action)) == (level, True, True)
 
 
+def test_a_node_that_ssh_does_not_reach_is_an_error() -> None:
+    reports = [report("n1", ssh=["n2: no agent: denied. Make it work"])]
+    (found,) = [one for one in judge(reports, gpus_per_node=2) if one.check == "agents"]
+    assert (found.level, found.text, found.action) == ("error", "n2: no agent: denied", "Make it work")
+
+
 def test_the_job_has_the_profiles_settings(cluster: Path) -> None:
     (cluster / "slurm" / "setup.sh").write_text("true\n")
     (cluster / "site.yaml").write_text(
@@ -110,11 +116,14 @@ def test_two_tasks_meet_and_exchange(cluster: Path, program: Program, monkeypatc
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     program("srun", TWO_TASKS)
+    program("ssh", 'test "${@: -2:1}" = 127.0.0.2')
+    (cluster / "slurm" / "profiles" / "default.yaml").write_text("agents: ssh\n")
     request = make_request(profile=None, num_nodes=2, workers_per_node=1)
     found = {one.check: one for one in check_allocation(request, cluster / "runs")}
     assert {one.level for one in found.values()} == {"ok"}, found
     assert found["nodes' job"].text == f"ran on localhost, 127.0.0.2, which see {cluster}"
     assert found["versions"].text == "equal on all nodes"
+    assert found["agents"].text == "ssh gets from localhost to every other node"
     assert "64 MB over 2 nodes by gloo: " in found["all-reduce"].text
     assert abs(float(found["clocks"].text.split()[2])) < 1.0
     assert not list(cluster.glob(".hpclab-doctor-*"))

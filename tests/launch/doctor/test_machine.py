@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hpclab.config.schema import Agents
 from hpclab.launch.doctor import software, storage
+from hpclab.launch.doctor.agents import check_agents
 from hpclab.launch.doctor.gpus import check_gpus
 from hpclab.launch.doctor.lead_time import check_lead_time
 from hpclab.launch.doctor.network_address import check_network
@@ -26,6 +29,24 @@ def test_packages_are_compared_with_what_is_asked_for(monkeypatch: pytest.Monkey
     assert found["mujoco"].text == "not installed"
     assert found["torchrunx"].level == "ok"
     assert "pip install 'mujoco" in found["mujoco"].action
+
+
+@pytest.mark.parametrize(
+    ("missing", "agents", "problem"),
+    [
+        ("srun", "tasks", "no srun here, to start one task a node"),
+        ("srun", "local", ""),
+        ("ssh", "ssh", "slurm.agents=ssh, but no ssh here"),
+        ("ssh", "local", ""),
+    ],
+)
+def test_agents_need_what_starts_them(
+    monkeypatch: pytest.MonkeyPatch, missing: str, agents: Agents, problem: str
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == missing else f"/usr/bin/{name}")
+    (found,) = check_agents(agents)
+    assert found.level == ("error" if problem else "ok")
+    assert problem in found.text
 
 
 def test_a_folder_that_works_is_left_as_it_was(tmp_path: Path) -> None:
