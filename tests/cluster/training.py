@@ -14,7 +14,7 @@ from tests.cluster.slurm import ENDED, SlurmCluster, wait_until
 
 HPCLAB = str(Path(sys.executable).with_name("hpclab"))
 PROJECT = Path(__file__).parents[2]
-START_S = 120.0
+START_S = 240.0
 """Until the first iterations are there: importing torch in all processes takes most of it."""
 
 CONFIG = """\

@@ -16,7 +16,7 @@ from hpclab.launch import jobs
 from hpclab.metrics.jsonl import read_curve
 from hpclab.run_folder import RunFolder
 
-TIMEOUT_S = 150.0
+TIMEOUT_S = 240.0
 
 
 @contextmanager
