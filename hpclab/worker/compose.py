@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import time
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -34,6 +34,7 @@ from hpclab.metrics.reporter import Reporter
 from hpclab.models.precision import set_float32_products
 from hpclab.run_folder import RunFolder, write_atomic
 from hpclab.runners.on_policy import OnPolicyRunner
+from hpclab.worker.compile_progress import CompileProgress
 from hpclab.worker.context import WorkerContext
 from hpclab.worker.failure import FailureReport, leave
 from hpclab.worker.kernel_turn import KernelTurn
@@ -107,7 +108,7 @@ def train(
 
 
 def _env(config: RunConfig, turn: KernelTurn, *, num_envs: int, device: torch.device, threads: int) -> ManagerEnv:
-    with turn:
+    with turn, CompileProgress() if _compiles(config, device) else nullcontext():
         env = make_env(config, num_envs=num_envs, device=device, threads=threads)
         if _compiles(config, device):
             compile_kernels(env.sim)
