@@ -14,13 +14,15 @@ ROOT = Path(__file__).parents[2]
 SMALL = ["actor.hidden_dims=[8]", "critic.hidden_dims=[8]", "algorithm.num_steps_per_env=4", "env.threads=1"]
 PEER = """
 import sys
-from torch.utils.tensorboard import SummaryWriter
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-writer = SummaryWriter(options["--log-root"] + "/g1_velocity/now")
+writer = EventFileWriter(options["--log-root"] + "/g1_velocity/now")
 for iteration in range(int(options["--agent.max-iterations"])):
-    for name in ("collection", "learning"):
-        writer.add_scalar(f"Perf/{name}_time", 0.25, iteration, walltime=1000.0 + 0.5 * iteration)
+    values = [Summary.Value(tag=f"Perf/{name}_time", simple_value=0.25) for name in ("collection", "learning")]
+    writer.add_event(Event(wall_time=1000.0 + 0.5 * iteration, step=iteration, summary=Summary(value=values)))
 writer.close()
 """
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -125,23 +126,26 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def offline(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _offline(index: Path) -> Iterator[None]:
     """Let pip find the folder of wheels and nothing else."""
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PIP_")]:
+            patch.delenv(name)
+        patch.setenv("PIP_CONFIG_FILE", os.devnull)
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_FIND_LINKS", str(index))
+        yield
 
 
-@pytest.fixture
-def made(project: Path, offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle in parts, without the compiler, for a machine that has pip."""
-    monkeypatch.setattr(bundle, "_ROOT", project)
-    output = tmp_path / "the bundle"
+    output = tmp_path_factory.mktemp("made") / "the bundle"
     options = ["--python", PYTHON, "--machine", platform.machine(), "--exclude", "pip", "--without", "warp-cpu"]
-    assert bundle.main([str(output), *options, "--part-size", "100K"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "_ROOT", project)
+        assert bundle.main([str(output), *options, "--part-size", "100K"]) == 0
     return output
 
 
@@ -171,11 +175,12 @@ def test_a_bundle_installs_without_a_network(made: Path, tmp_path: Path) -> None
 
 
 def test_a_damaged_file_is_named_and_nothing_is_installed(made: Path, tmp_path: Path) -> None:
-    (part,) = (made / "wheels").glob("*.part-001")
+    shutil.copytree(made, tmp_path / "damaged")
+    (part,) = (tmp_path / "damaged" / "wheels").glob("*.part-001")
     data = bytearray(part.read_bytes())
     data[1000] ^= 1
     part.write_bytes(data)
-    done = install(made, tmp_path / "installed")
+    done = install(tmp_path / "damaged", tmp_path / "installed")
     assert done.returncode == 1
     assert part.name in done.stdout
     assert "damaged" in done.stderr
@@ -194,7 +199,7 @@ def test_what_a_wheel_holds_and_lists_stays_the_same_without_a_part(tmp_path: Pa
 
 
 def test_what_cannot_be_had_is_said(
-    project: Path, offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bundle, "_ROOT", project)
     options = ["--python", PYTHON, "--machine", platform.machine()]

@@ -20,19 +20,18 @@ if __name__ == "__main__":  # this folder must not lead the path: it holds the n
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
-from hpclab.algorithms.make import make_algorithm
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
 from hpclab.distributed.collectives import Collectives
-from hpclab.envs.make import make_env
 from hpclab.errors import CheckpointError
-from hpclab.models.precision import set_float32_products
 from hpclab.run_folder import RunFolder
 from hpclab.runners.capture import Captured
+from hpclab.worker.trial import trial
 
 _WARM_UP = 3
 """Calls that run plainly or capture."""
@@ -45,17 +44,10 @@ def measure_parts(run: RunFolder, device: torch.device, repeats: int) -> dict[st
         CheckpointError: the run's last checkpoint is not of one rank.
     """
     config = load_config(run.config)
-    set_float32_products(config.algorithm.precision, device)
     num_envs, steps = config.env.num_envs, config.algorithm.num_steps_per_env
-    with closing(make_env(config, num_envs=num_envs, device=device, threads=config.env.threads or 1)) as env:
-        algorithm = make_algorithm(
-            config,
-            observation_dims=env.observation_dims,
-            num_actions=env.num_actions,
-            num_envs=num_envs,
-            device=device,
-            collectives=Collectives(),
-        )
+    with trial(config, device=device, threads=config.env.threads or 1) as runner:
+        env: Any = runner.env
+        algorithm = runner.algorithm
         checkpoint = CheckpointStore(run.checkpoints, Collectives(), config_sha256="").load_newest(num_envs)
         if checkpoint is None or checkpoint.shard is None:
             raise CheckpointError(f"{run.path}: its last checkpoint does not hold {num_envs} environments of one rank")
