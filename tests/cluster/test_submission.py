@@ -16,13 +16,16 @@ pytestmark = pytest.mark.cluster
 
 
 def test_a_waiting_job_runs_the_code_it_was_submitted_with(cluster: SlurmCluster, tmp_path: Path) -> None:
-    training = Training.submit(cluster, tmp_path, "slurm.extra={hold: true}", "--workers-per-node", "1", iterations=5)
+    """On a cluster, moreover, whose jobs start without the submitter's environment."""
+    options = ("slurm.extra={hold: true, export: NONE}", "--workers-per-node", "1")
+    training = Training.submit(cluster, tmp_path, *options, iterations=5)
     module = training.run.code / "hpclab" / "worker" / "main.py"
     seen = tmp_path / "seen"
     module.write_text(f"{module.read_text()}\nwith open({str(seen)!r}, 'a') as file:\n    print(__file__, file=file)\n")
     cluster.run("scontrol", "release", training.job_id)
     training.wait_for_end("COMPLETED")
     assert set(seen.read_text().splitlines()) == {str(module)}
+    assert training.iterations == list(range(5))
     _check_modes(training.run)
 
 

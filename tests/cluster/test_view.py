@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.slurm import SlurmCluster
-from tests.cluster.training import Training, hpclab
+from tests.cluster.slurm import SlurmCluster, wait_until
+from tests.cluster.training import START_S, Training, hpclab
 
 pytestmark = pytest.mark.cluster
 
@@ -18,18 +18,20 @@ def test_a_requeue_is_one_run_in_status_all_the_way(cluster: SlurmCluster, tmp_p
     training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=100_000)
     training.wait_for_iterations(3)
     cluster.run("scontrol", "requeue", training.job_id)
-    seen, end = [], time.monotonic() + 120
-    while time.monotonic() < end and not (seen and seen[-1] == "running" and "pending" in seen):
+    seen: list[dict[str, Any]] = []
+
+    def state() -> str:
         (one,) = json.loads(hpclab(cluster, "status", str(training.run.path.parent), "--json").stdout)
         assert one["job_id"] == training.job_id
-        seen.append(one["state"])
-    assert seen[-1] == "running"
-    assert set(seen) <= {"running", "completing", "requeued", "pending", "starting"}
+        seen.append(one)
+        return str(one["state"])
+
+    wait_until(lambda: state() == "pending", "it is pending", START_S)
+    wait_until(lambda: state() == "running", "it runs again", START_S)
+    assert {one["state"] for one in seen} <= {"running", "completing", "requeued", "pending", "starting"}
     cluster.run("scontrol", "requeuehold", training.job_id)
-    end = time.monotonic() + 60
-    while one["state"] != "held" and time.monotonic() < end:
-        (one,) = json.loads(hpclab(cluster, "status", str(training.run.path), "--json").stdout)
-    assert f"scontrol release {training.job_id}" in one["detail"]
+    wait_until(lambda: state() == "held", "it is held")
+    assert f"scontrol release {training.job_id}" in seen[-1]["detail"]
 
 
 def test_doctor_asks_the_nodes(cluster: SlurmCluster, tmp_path: Path) -> None:
