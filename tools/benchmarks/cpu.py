@@ -4,8 +4,9 @@
     .venv/bin/python tools/benchmarks/cpu.py [--num-envs 64 256] [--iterations 8] [--output FILE]
 
 Each iteration trains as `hpclab train` does on one rank: 24 control steps of every environment, then 5 x 4
-mini-batches. Its physics is then repeated on a bare `mujoco.batch.Batch`, from the same states and with the same
-actuator inputs, so that the machine's drift and the robots' growing skill touch both alike. Figures are medians.
+mini-batches. Each control step's physics is then repeated on a bare `mujoco.batch.Batch`, from the same states and
+with the same actuator inputs, so that the machine's drift and the robots' growing skill touch both alike. Figures are
+medians.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.make import make_env
-from hpclab.envs.manager import ManagerEnv
+from hpclab.envs.sim.mujoco_batch import MujocoSim
 from hpclab.metrics import record as tags
 from hpclab.metrics.record import Record
 from hpclab.metrics.reporter import Reporter
@@ -47,38 +48,35 @@ _WARM_UP_ITERATIONS = 2
 class BarePhysics:
     """A metrics sink that repeats the physics of each rollout without anything around it, and keeps the times."""
 
-    def __init__(self, env: ManagerEnv, threads: int) -> None:
+    def __init__(self, sim: MujocoSim, threads: int) -> None:
         self.records: list[Record] = []
         self.times_s: list[float] = []
-        self._env = env
-        self._batch = Batch(env.sim.model, env.num_envs, threads)
+        self._sim = sim
+        self._batch = Batch(sim.model, sim.num_envs, threads)
         self._ctrl = self._batch.bind("ctrl")
-        self._inputs: list[np.ndarray] = []
-        self._step = env.sim.step
-        env.sim.step = self._record_and_step  # type: ignore[method-assign]
-        self._follow()
+        self._steps: list[tuple[np.ndarray, np.ndarray]] = []  # state and actuator inputs before each control step
+        self._step = sim.step
+        sim.step = self._record_and_step  # type: ignore[method-assign]
 
     def write(self, record: Record) -> None:
         """Repeat the rollout that `record` is of."""
-        start = time.perf_counter()
-        for inputs in self._inputs:
+        total = 0.0
+        for states, inputs in self._steps:
+            self._batch.state[:] = states
             self._ctrl[:] = inputs
-            self._batch.step(nstep=self._env.sim.num_substeps)
-        self.times_s.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            self._batch.step(nstep=self._sim.num_substeps)
+            total += time.perf_counter() - start
+        self.times_s.append(total)
         self.records.append(record)
-        self._follow()
+        self._steps.clear()
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _follow(self) -> None:
-        """Take the environment's state as the start of the next rollout."""
-        self._batch.state[:] = self._env.sim.state_dict()["integration"].numpy()
-        self._inputs.clear()
-
     def _record_and_step(self, control: Callable[[], None] | None = None) -> None:
         assert control is None, "actuators that act in every substep are not repeated"
-        self._inputs.append(self._env.sim.ctrl.numpy().astype(np.float64))
+        self._steps.append((self._sim.states.copy(), self._sim.ctrl.numpy().astype(np.float64)))
         self._step()
 
 
@@ -100,7 +98,8 @@ def measure(num_envs: int, iterations: int, threads: int) -> dict[str, float]:
         store = CheckpointStore(Path(folder), Collectives(), config_sha256="")
         runner = OnPolicyRunner(config, env, algorithm, Collectives(), store, lambda: False)
         runner.resume()
-        physics = BarePhysics(env, threads)
+        assert isinstance(env.sim, MujocoSim), "mujoco.batch is what is measured"
+        physics = BarePhysics(env.sim, threads)
         runner.learn(Reporter([physics]))
     env.close()
     values = [record.values for record in physics.records[_WARM_UP_ITERATIONS:]]

@@ -90,6 +90,11 @@ class MujocoSim:
         self._fields: dict[str, tuple[npt.NDArray[Any], Float32]] = {}
         self._model_fields: dict[str, _ModelField] = {}
 
+    @property
+    def states(self) -> npt.NDArray[np.float64]:
+        """The live (N, S) states from which MuJoCo continues exactly, `mjSTATE_INTEGRATION` of each world."""
+        return self._batch.state
+
     def sensor(self, name: str) -> Tensor:
         """Return the live (N, dim) view of one named sensor."""
         return torch.from_numpy(self._sensordata)[:, sensor_columns(self.model, name)]
@@ -212,7 +217,7 @@ class MujocoSim:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return float64 state rows (`integration`), model values (`model/...`) and the live tensors (`live/...`)."""
-        state = {"integration": torch.from_numpy(self._batch.state.copy())}
+        state = {"integration": torch.from_numpy(self.states.copy())}
         for name, values in self._live.items():
             state[f"live/{name}"] = torch.from_numpy(values.copy())
         for name, field in self._model_fields.items():
@@ -225,7 +230,7 @@ class MujocoSim:
         Raises:
             ValueError: `state` has other tensors or shapes than this simulation.
         """
-        targets: dict[str, npt.NDArray[Any]] = {"integration": self._batch.state}
+        targets: dict[str, npt.NDArray[Any]] = {"integration": self.states}
         targets.update({f"live/{name}": values for name, values in self._live.items()})
         targets.update({f"model/{name}": field.values64 for name, field in self._model_fields.items()})
         check_state(state, {name: target.shape for name, target in targets.items()})
