@@ -56,7 +56,8 @@ def fix_physics(sim: WarpSim) -> None:
         for substep in range(sim.num_substeps):
             sim._history_tensor[:, substep].copy_(sim._sensordata * (10.0 * substep))
 
-    def step() -> None:
+    def step(control: Callable[[], None] | None = None) -> None:
+        assert control is None, "the actuators of this task need no control between substeps"
         sim.qvel[:, free:].mul_(0.9).add_(sim.ctrl, alpha=0.1)
         sim.qpos[:, -sim.ctrl.shape[1] :].add_(sim.qvel[:, free:], alpha=0.02)
         sim.diverged.copy_(sim.qvel[:, -1].abs() > 0.5)
