@@ -65,7 +65,7 @@ def assert_close(actual, expected, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("counts", "scope"), [([4, 4], "per_rank"), ([3, 2], "global"), ([2, 2, 1], "global")], ids=str
+    ("counts", "scope"), [([4, 4], "per_rank"), ([3, 2], "global"), ([4, 3, 3], "global")], ids=str
 )
 def test_ranks_under_the_global_preset_equal_one_rank_with_all_environments(counts, scope):
     num_envs = counts[0] if scope == "per_rank" else sum(counts)

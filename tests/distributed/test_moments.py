@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hpclab.checkpoint.state import from_bytes, to_bytes
 from hpclab.distributed.moments import Moments, combine, gather, measure
 from hpclab.models.normalizers import RunningNormalizer
 from tests.distributed.ranks import run_on_ranks
@@ -25,13 +26,19 @@ def merge_on_ranks(collectives):
     base = Moments(*(torch.zeros(shape, dtype=torch.float64) for shape in ((), (FEATURES,), (FEATURES,))))
     second = base
     history = []
+    saved = to_bytes(RunningNormalizer(FEATURES).state_dict())
     for iteration in range(ITERATIONS):
         rows = samples(collectives.rank, iteration)
         delta, other = gather([measure(rows), measure(rows[:, :2])], collectives)
         base = combine(base, delta)
         second = other
         history.append(base)
-    return history, second, dict(collectives.counts)
+        resumed = RunningNormalizer(FEATURES)  # as if each iteration were another attempt's
+        resumed.load_state_dict(from_bytes(saved, "test"))
+        resumed.start_exact()
+        resumed.merge(delta)
+        saved = to_bytes(resumed.state_dict())
+    return history, second, resumed, dict(collectives.counts)
 
 
 def assert_moments_of(moments: Moments, rows: torch.Tensor) -> None:
@@ -48,11 +55,15 @@ def assert_moments_of(moments: Moments, rows: torch.Tensor) -> None:
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_three_merges_equal_the_concatenation_and_count_no_sample_twice(world_size):
     results = run_on_ranks(merge_on_ranks, world_size)
-    for history, second, counts in results:
+    for history, second, resumed, counts in results:
         for iteration, moments in enumerate(history):
             rows = [samples(rank, i) for i in range(iteration + 1) for rank in range(world_size)]
             assert_moments_of(moments, torch.cat(rows))
         assert_moments_of(second, torch.cat([samples(rank, ITERATIONS - 1)[:, :2] for rank in range(world_size)]))
+        assert_moments_of(Moments(resumed.exact_count, resumed.exact_mean, resumed.exact_m2), torch.cat(rows))
+        normalized = resumed(torch.cat(rows).float())
+        assert normalized.isfinite().all()
+        assert normalized[:, 1].abs().max() == 0.0, "a constant feature stays what it is"
         assert counts == {"all_gather": ITERATIONS}
     for history, *_ in results[1:]:
         for ours, theirs in zip(history, results[0][0], strict=True):

@@ -20,7 +20,7 @@ def run(num_envs: int, scope: str = "per_rank", preset: str = "mjlab", **algorit
 
 @pytest.mark.parametrize(
     ("num_envs", "scope", "world_size", "expected"),
-    [(5, "per_rank", 2, [5, 5]), (5, "global", 2, [3, 2]), (8, "global", 3, [3, 3, 2]), (6, "global", 3, [2, 2, 2])],
+    [(5, "per_rank", 2, [5, 5]), (5, "global", 2, [3, 2]), (10, "global", 3, [4, 3, 3]), (6, "global", 3, [2, 2, 2])],
 )
 def test_split_envs(num_envs, scope, world_size, expected):
     assert split_envs(EnvSection(num_envs=num_envs, num_envs_scope=scope), world_size) == expected
@@ -28,6 +28,9 @@ def test_split_envs(num_envs, scope, world_size, expected):
 
 def test_weights_are_shares_of_a_mini_batch_and_none_when_equal():
     assert sample_weights(run(5, "global", num_steps_per_env=8), 2) == [0.6, 0.4]
+    assert sample_weights(run(10, "global", num_steps_per_env=4), 3) == [0.4, 0.3, 0.3]
+    # 10, 7 and 7 of 24: what a rank cannot divide into mini-batches counts for nothing
+    assert sample_weights(run(10, "global", num_steps_per_env=10, num_mini_batches=4), 3) == [10 / 24, 7 / 24, 7 / 24]
     assert sample_weights(run(6, "global"), 3) is None
     assert sample_weights(run(5), 2) is None
 
