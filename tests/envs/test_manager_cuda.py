@@ -13,6 +13,7 @@ from hpclab.envs.tasks import load_task
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", task_names())
 def test_control_steps_never_wait_for_the_gpu(name: str) -> None:
     device = torch.device("cuda:0")
