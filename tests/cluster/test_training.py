@@ -28,7 +28,9 @@ def test_cancelling_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
     training.wait_for_iterations(3)
     hpclab(cluster, "cancel", str(training.run.path))
     training.wait_for_end("CANCELLED")
-    assert [attempt["cause"] for attempt in training.attempts] == ["cancelled"]
+    # On a busy machine Slurm may kill the first node's task before it has written this.
+    assert [attempt["cause"] for attempt in training.attempts] in (["cancelled"], [])
+    assert "\nstate      cancelled" in hpclab(cluster, "status", str(training.run.path)).stdout
     assert cluster.job(training.job_id)["Restarts"] == "0"
 
 
