@@ -1,6 +1,7 @@
 """Start an agent deaf to notices, in a session of its own, tied to the life of the process that started it.
 
-`python -m hpclab.launch.detached PARENT_PID COMMAND` becomes the shell command.
+`python -m hpclab.launch.detached PARENT_PID` becomes the shell that reads the command from its input: every user sees a
+process's arguments, and the command has the environment in it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ def start(command: str, environment: Mapping[str, str]) -> subprocess.Popen[byte
     """
     head, _, program = command.rpartition(" && ")
     one_process = f"{head} && exec {program}" if head else f"exec {program}"
-    arguments = [sys.executable, "-m", "hpclab.launch.detached", str(os.getpid()), one_process]
-    return subprocess.Popen(arguments, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True)
+    arguments = [sys.executable, "-m", "hpclab.launch.detached", str(os.getpid())]
+    process = subprocess.Popen(arguments, env=dict(environment), stdin=subprocess.PIPE, start_new_session=True)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as script:  # it may have been killed already
+        script.write(os.fsencode(f"{one_process} </dev/null\n"))
+    return process
 
 
 def end(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
@@ -51,11 +56,11 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL, *, parent: int | No
 
 
 def main() -> None:
-    parent, command = int(sys.argv[1]), sys.argv[2]
+    parent = int(sys.argv[1])
     for number in _DEAF:
         signal.signal(number, signal.SIG_IGN)  # both survive exec
     die_with_parent(parent=parent)
-    os.execvp("bash", ["bash", "-c", command])
+    os.execvp("bash", ["bash", "-s"])
 
 
 if __name__ == "__main__":

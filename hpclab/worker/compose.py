@@ -37,7 +37,7 @@ from hpclab.runners.on_policy import OnPolicyRunner
 from hpclab.worker.compile_progress import CompileProgress
 from hpclab.worker.context import WorkerContext
 from hpclab.worker.failure import FailureReport, leave
-from hpclab.worker.kernel_turn import KernelTurn
+from hpclab.worker.kernel_turn import KernelTurn, cache_mark
 from hpclab.worker.spec import Outcome, WorkerSpec
 from hpclab.worker.stop import StopRequest
 from hpclab.worker.watchdog import Watchdog, collective_timeout_s, dump_stacks
@@ -71,7 +71,8 @@ def train(
     )
 
     turn_file = Path(spec.kernel_turn) if spec.kernel_turn is not None and _compiles(config, device) else None
-    turn = KernelTurn(turn_file, local_rank=context.local_rank)
+    mark = cache_mark(run.config.read_bytes(), _device_name(device))
+    turn = KernelTurn(turn_file, local_rank=context.local_rank, mark=mark)
     patience_s = collective_timeout_s(config.launch.process_group_timeout_s, config.run.hang_timeout_s)
 
     def on_hang(silent_s: float) -> None:

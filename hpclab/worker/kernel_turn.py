@@ -7,9 +7,12 @@ leaving a turn: a rank that waits here would keep the others waiting there, and 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import logging
 import os
 import time
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,16 +30,20 @@ class KernelTurn:
     ends, and with a word in it when all is compiled.
     """
 
-    def __init__(self, path: Path | None, *, local_rank: int, say_every_s: float = _SAY_EVERY_S) -> None:
+    def __init__(
+        self, path: Path | None, *, local_rank: int, mark: Path | None = None, say_every_s: float = _SAY_EVERY_S
+    ) -> None:
         """Prepare.
 
         Args:
             path: the file, of its own for each attempt and node; None where nothing is compiled, or by one rank only.
             local_rank: of this rank.
+            mark: file that says that an earlier attempt has compiled the same, so that nobody waits; see `cache_mark`.
             say_every_s: how often a rank that waits says so in its log [s].
         """
         self._path = path
         self._first = local_rank == 0
+        self._mark = mark
         self._say_every_s = say_every_s
         self._lock: int | None = None
         self._began = 0.0
@@ -58,10 +65,11 @@ class KernelTurn:
         if self._lock is None:
             return
         if error is None:
-            os.write(self._lock, _READY)
             _LOGGER.info("GPU kernels are ready after %.1f s%s", self._passed_s(), _in_cache())
-        fcntl.flock(self._lock, fcntl.LOCK_UN)  # closing alone leaves it to a child that was forked meanwhile
-        os.close(self._lock)
+            if self._mark is not None:
+                with suppress(OSError):  # then the next attempt waits once more
+                    self._mark.touch()
+        self._hand_on(_READY if error is None else b"")
 
     def forget(self) -> None:
         """Remove the file, once every rank of the node has had its turn."""
@@ -75,7 +83,17 @@ class KernelTurn:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         mine.rename(path)
         self._lock = lock
+        if self._mark is not None and self._mark.exists():
+            self._hand_on(_READY)
+            return
         _LOGGER.info("compiling GPU kernels, or loading them%s; this node's other ranks wait", _in_cache())
+
+    def _hand_on(self, word: bytes) -> None:
+        assert self._lock is not None
+        os.write(self._lock, word)
+        fcntl.flock(self._lock, fcntl.LOCK_UN)  # closing alone leaves it to a child that was forked meanwhile
+        os.close(self._lock)
+        self._lock = None
 
     def _wait(self, path: Path) -> None:
         said = self._began
@@ -91,6 +109,21 @@ class KernelTurn:
 
     def _passed_s(self) -> float:
         return time.monotonic() - self._began
+
+
+def cache_mark(settings: bytes, device_name: str) -> Path | None:
+    """Return the file in WARP_CACHE_PATH that says that all kernels of a run are there; None without that folder.
+
+    Args:
+        settings: the run's config, on which kernels depend.
+        device_name: of the GPU that they are compiled for.
+    """
+    folder = os.environ.get("WARP_CACHE_PATH")
+    if folder is None:
+        return None
+    versions = " ".join(version(name) for name in ("warp-lang", "mujoco-warp", "mujoco"))
+    digest = hashlib.sha256(settings + f"\0{versions}\0{device_name}".encode()).hexdigest()[:16]
+    return Path(folder) / f"hpclab-compiled-{digest}"
 
 
 def _read_unlocked(path: Path) -> bytes | None:
@@ -110,6 +143,7 @@ def _read_unlocked(path: Path) -> bytes | None:
 
 def _in_cache() -> str:
     folder = os.environ.get("WARP_CACHE_PATH")
-    if folder is None or not Path(folder).is_dir():
+    if folder is None:
         return ""
-    return f", {sum(path.is_dir() for path in Path(folder).iterdir())} modules in {folder}"
+    modules = sum(1 for _ in Path(folder).glob("*/wp_*"))  # in a folder for warp's version
+    return f", {modules} modules in {folder}"

@@ -11,12 +11,10 @@ from tests.cluster.training import Training, hpclab, preempt
 
 pytestmark = pytest.mark.cluster
 ITERATIONS = 100
-WITHOUT_SRUN = {"ssh": 2, "local": 1}
 
 
-@pytest.mark.parametrize("agents", WITHOUT_SRUN)
-def test_a_preempted_job_saves_and_goes_on(agents: str, cluster: SlurmCluster, tmp_path: Path) -> None:
-    options = ("--workers-per-node", "1", "--nodes", str(WITHOUT_SRUN[agents]), f"slurm.agents={agents}")
+def test_alone_on_its_node_a_preempted_job_saves_and_goes_on(cluster: SlurmCluster, tmp_path: Path) -> None:
+    options = ("--workers-per-node", "1", "--nodes", "1", "slurm.agents=local")
     training = Training.submit(cluster, tmp_path, *options, iterations=ITERATIONS)
     training.wait_for_iterations(3)
     preempt(cluster)
@@ -24,23 +22,26 @@ def test_a_preempted_job_saves_and_goes_on(agents: str, cluster: SlurmCluster, t
     assert training.iterations == list(range(ITERATIONS))
     assert [attempt["cause"] for attempt in training.attempts] == ["preempted", "completed"]
     assert cluster.job(training.job_id)["Restarts"] == "1"
-    assert len(list(training.run.logs(1).glob("rank-*.log"))) == WITHOUT_SRUN[agents]
 
 
-def test_over_ssh_a_crash_names_its_rank_and_cancelling_is_final(cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_over_ssh_a_job_is_preempted_crashes_and_is_cancelled(cluster: SlurmCluster, tmp_path: Path) -> None:
     options = ("--workers-per-node", "1", "slurm.agents=ssh")
     training = Training.submit(cluster, tmp_path, *options, iterations=100_000)
     training.wait_for_iterations(3)
-    (rank_1,) = [line.split()[0] for line in cluster.processes("n2") if "multiprocessing.spawn" in line]
-    cluster.run("kill", "-SEGV", rank_1, host="n2")
+    preempt(cluster)
     training.wait_for_attempts(1)
     training.wait_for_iterations(3, attempt=1)
+    (rank_1,) = [line.split()[0] for line in cluster.processes("n2") if "multiprocessing.spawn" in line]
+    cluster.run("kill", "-SEGV", rank_1, host="n2")
+    training.wait_for_attempts(2)
+    training.wait_for_iterations(3, attempt=2)
     hpclab(cluster, "cancel", str(training.run.path))
     training.wait_for_end("CANCELLED")
-    crashed, cancelled = training.attempts
-    assert (crashed["cause"], cancelled["cause"]) == ("crashed", "cancelled")
-    assert "rank 1 on n2 failed: ended by SIGSEGV" in crashed["note"]
-    assert cluster.job(training.job_id)["Restarts"] == "1"
+    first, second, third = training.attempts
+    assert [attempt["cause"] for attempt in (first, second, third)] == ["preempted", "crashed", "cancelled"]
+    assert first["last_iteration"] + 1 == second["first_iteration"]
+    assert "rank 1 on n2 failed: ended by SIGSEGV" in second["note"]
+    assert cluster.job(training.job_id)["Restarts"] == "2"
 
 
 def test_a_node_that_ssh_does_not_reach_ends_the_job_with_one_line(cluster: SlurmCluster, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpclab.worker.kernel_turn import KernelTurn
+from hpclab.worker.kernel_turn import KernelTurn, cache_mark
 
 TAKE_AND_HOLD = """
 import sys
@@ -37,7 +37,7 @@ def test_the_others_wait_until_local_rank_0_is_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    (tmp_path / "cache" / "wp_module").mkdir(parents=True)
+    (tmp_path / "cache" / "1.19.0" / "wp_module").mkdir(parents=True)
     monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "cache"))
     entered = threading.Event()
     other = enter(tmp_path / "turn", entered)  # before local rank 0 has come
@@ -74,6 +74,19 @@ def test_a_local_rank_0_that_fails_lets_the_others_go_on(tmp_path: Path, caplog:
     with KernelTurn(tmp_path / "turn", local_rank=1):
         pass
     assert "gone before the GPU kernels were ready" in caplog.text
+
+
+def test_what_an_earlier_attempt_compiled_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path))
+    mark = cache_mark(b"task: a", "H200")
+    assert mark not in (cache_mark(b"task: b", "H200"), cache_mark(b"task: a", "H100"))
+    with KernelTurn(tmp_path / "first", local_rank=0, mark=mark):
+        pass
+    entered = threading.Event()
+    with KernelTurn(tmp_path / "second", local_rank=0, mark=mark):
+        other = enter(tmp_path / "second", entered)
+        assert entered.wait(10.0), "while local rank 0 still loads"
+    other.join()
 
 
 def test_where_nothing_is_compiled_nobody_waits() -> None:

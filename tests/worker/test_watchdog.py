@@ -7,11 +7,23 @@ import sys
 import threading
 import time
 
-from hpclab.worker.watchdog import Watchdog
+import pytest
+
+from hpclab.worker.watchdog import Watchdog, collective_timeout_s
 
 
 def watch(timeout_s: float | None, calls: list[float], *, first_s: float = 0.0) -> Watchdog:
     return Watchdog(timeout_s, calls.append, first_s=first_s, poll_s=0.01)
+
+
+@pytest.mark.parametrize(
+    ("configured_s", "hang_timeout_s", "expected_s"),
+    [(None, 1800.0, 4200.0), (None, 7200.0, 7800.0), (None, None, 3600.0), (50.0, 10.0, 50.0)],
+)
+def test_a_collective_is_given_up_after_the_watchdog_has_spoken(
+    configured_s: float | None, hang_timeout_s: float | None, expected_s: float
+) -> None:
+    assert collective_timeout_s(configured_s, hang_timeout_s) == expected_s
 
 
 def test_silence_is_noticed_and_said_again_after_as_long() -> None:
