@@ -11,9 +11,13 @@ import pytest
 import typer
 
 from hpclab.cli import app
+from hpclab.config.schema import RunConfig
+from hpclab.config.tasks import task_names
+from hpclab.config.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LEARNING = ROOT / "docs" / "learning.md"
 SECTIONS = {
     section.partition("\n")[0].strip(): section
     for section in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").split("\n## ")[1:]
@@ -55,3 +59,10 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", LEARNING.read_text(encoding="utf-8"), re.DOTALL))
+def test_settings_for_learning_are_as_shown(block: str) -> None:
+    values = parse_yaml(block).values
+    config = RunConfig.model_validate({"task": "cartpole-balance"} | values)
+    assert config.task in task_names()

@@ -24,5 +24,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         }
     },
     "symmetry": {"algorithm": {"symmetry": {"mirror_loss_coef": 0.5}}},
+    "image": {"actor": {"image": {"shape": [1, 2, 2], "channels": [4], "kernel_sizes": [3], "strides": [1]}}},
     "gru": {"actor": {"rnn": {"type": "gru", "hidden_dim": 6}}},
 }

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hpclab.algorithms.batch_statistics import BatchStatistics, is_rank_local
 from hpclab.algorithms.observation_moments import ObservationMoments
 from hpclab.algorithms.optimizers import make_optimizer
 from hpclab.algorithms.teacher import load_teacher
@@ -112,9 +113,9 @@ class Distillation:
         self.optimizer = make_optimizer(
             self.config.optimizer, trained, torch.tensor(self.config.learning_rate, device=device)
         )
-        self._moments = ObservationMoments(
-            [(self.config.student_group, self.student.normalizer)], local=self.sync.normalizer == "local"
-        )
+        local = self.sync.normalizer == "local"
+        self._moments = ObservationMoments([(self.config.student_group, self.student.normalizer)], local=local)
+        self._batch_statistics = BatchStatistics([self.student], self.collectives, self.weight, local=local)
         self._deltas: list[moments.Moments] = []
 
     @property
@@ -172,6 +173,20 @@ class Distillation:
             0-dimensional tensors: behavior_loss, a mean over all E * T steps, grad_norm, a mean over gradient steps
             (both over the ranks too under `sync.metrics: global`), and learning_rate.
         """
+        with self._batch_statistics.learning():
+            totals = self._learn()
+        if self.sync.metrics == "global" and self.collectives.world_size > 1:
+            weight = 1.0 / self.collectives.world_size if self.weight is None else self.weight
+            self.collectives.all_reduce_sum(totals.mul_(weight))
+        self._moments.merge(iter(self._deltas))
+        return {
+            "behavior_loss": totals[0],
+            "grad_norm": totals[1],
+            "learning_rate": self.optimizer.learning_rate.clone(),
+        }
+
+    def _learn(self) -> Tensor:
+        """Take the gradient steps of an update; return (2,) mean loss of a step and mean gradient norm."""
         steps = self.config.num_steps_per_env * self.config.num_learning_epochs
         with torch.no_grad():
             normalized: Tensor = self.student.normalizer(self.observations)
@@ -191,16 +206,7 @@ class Distillation:
         with torch.no_grad():
             if rest := steps - num_updates * self.config.gradient_length:
                 behavior += self._loss(normalized, steps - rest, steps, state)[0]
-            totals = torch.stack([behavior / steps, norms / max(num_updates, 1)])
-            if self.sync.metrics == "global" and self.collectives.world_size > 1:
-                weight = 1.0 / self.collectives.world_size if self.weight is None else self.weight
-                self.collectives.all_reduce_sum(totals.mul_(weight))
-        self._moments.merge(iter(self._deltas))
-        return {
-            "behavior_loss": totals[0],
-            "grad_norm": totals[1],
-            "learning_rate": self.optimizer.learning_rate.clone(),
-        }
+        return torch.stack([behavior / steps, norms / num_updates])
 
     def _loss(self, normalized: Tensor, first: int, end: int, state: State) -> tuple[Tensor, State]:
         """Add up the losses of steps first .. end - 1, counted through all passes; return the memory after them."""
@@ -240,7 +246,7 @@ class Distillation:
         """The part of `state_dict` that all ranks hold alike: without normalisers where each rank has its own."""
         state = self.state_dict()
         if self.sync.normalizer == "local":
-            state["actor"] = {key: value for key, value in state["actor"].items() if "normalizer." not in key}
+            state["actor"] = {key: value for key, value in state["actor"].items() if not is_rank_local(key)}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

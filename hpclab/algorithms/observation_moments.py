@@ -45,10 +45,11 @@ class ObservationMoments:
         """
         if self._local:
             return []
-        return [
-            moments.measure(torch.cat([observations[group][1:], last[group].unsqueeze(0)]))
-            for group, _ in self._normalizers
+        reached = [
+            torch.cat([observations[group][1:], last[group].unsqueeze(0)])[..., : normalizer.num_features]
+            for group, normalizer in self._normalizers
         ]
+        return [moments.measure(values) for values in reached]
 
     def merge(self, deltas: Iterator[Moments]) -> None:
         """Take the measured moments of all ranks into the normalisers, in the order of `measure`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hpclab.algorithms import advantage, losses
+from hpclab.algorithms.batch_statistics import BatchStatistics, is_rank_local
 from hpclab.algorithms.extensions import make_extensions
 from hpclab.algorithms.observation_moments import ObservationMoments
 from hpclab.algorithms.optimizers import make_optimizer
@@ -110,6 +111,7 @@ class PPO:
         self._moments = ObservationMoments(
             [("actor", self.actor.normalizer), ("critic", self.critic.normalizer)], local=local
         )
+        self._batch_statistics = BatchStatistics([self.actor, self.critic], self.collectives, self.weight, local=local)
         self._deltas: list[Moments] = []  # of the rollout that waits for its update, over all ranks
 
     @property
@@ -218,9 +220,10 @@ class PPO:
         with torch.no_grad():
             mini_batches = list(self._mini_batches())
         totals = torch.zeros(len(self.loss_names), device=self.device)
-        for _ in range(config.num_learning_epochs):
-            for batch in mini_batches:
-                totals += self._step(batch)
+        with self._batch_statistics.learning():
+            for _ in range(config.num_learning_epochs):
+                for batch in mini_batches:
+                    totals += self._step(batch)
         totals /= config.num_learning_epochs * config.num_mini_batches
         if self.sync.metrics == "global" and self.collectives.world_size > 1:
             weight = 1.0 / self.collectives.world_size if self.weight is None else self.weight
@@ -329,7 +332,7 @@ class PPO:
         state = self.state_dict()
         if self.sync.normalizer == "local":
             for model in ("actor", "critic"):
-                state[model] = {key: tensor for key, tensor in state[model].items() if "normalizer." not in key}
+                state[model] = {key: tensor for key, tensor in state[model].items() if not is_rank_local(key)}
         return state | {extension.name: extension.shared_state_dict() for extension in self.extensions}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -29,6 +29,30 @@ class RecurrentSection(Section):
     """Layers, one after another."""
 
 
+class ImageSection(Section):
+    """A convolutional network for the image in an observation; a layer for each entry of `channels`."""
+
+    shape: Annotated[tuple[Count, Count, Count], BeforeValidator(_as_tuple)]
+    """Channels, rows and columns of the image: the last numbers of the observation, rows from the top."""
+    channels: Sizes = (16, 32, 32)
+    """Channels that each layer gives."""
+    kernel_sizes: Sizes = (5, 3, 3)
+    """Rows and columns that each layer reads [pixels]; the image is padded with zeros by half of it."""
+    strides: Sizes = (2, 2, 2)
+    """Step of each layer [pixels]."""
+    activation: Activation = "elu"
+    """Activation after each layer."""
+    norm: Literal["none", "group", "batch"] = "none"
+    """Normalisation before it: over groups of channels of one image, or of each channel over the mini-batch. Rollouts
+    then use running statistics: each rank's own, or their mean under `sync.normalizer: global`."""
+
+    @model_validator(mode="after")
+    def _layers(self) -> Self:
+        if not len(self.channels) == len(self.kernel_sizes) == len(self.strides):
+            raise ValueError("channels, kernel_sizes and strides need an entry for each layer")
+        return self
+
+
 class ModelSection(Section):
     """A multi-layer perceptron. Source of the defaults: mjlab 1.6.0, G1."""
 
@@ -38,6 +62,8 @@ class ModelSection(Section):
     """Activation between layers."""
     obs_normalization: bool = True
     """Normalise observations by running moments."""
+    image: ImageSection | None = None
+    """The observation ends in an image, not normalised, that a convolutional network reads; none when not given."""
     rnn: RecurrentSection | None = None
     """A recurrent network before the perceptron, which remembers an episode; none when not given."""
 

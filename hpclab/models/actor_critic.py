@@ -1,4 +1,4 @@
-"""The policy and the value function: normaliser, memory where there is one, perceptron, and a distribution."""
+"""The policy and the value function: normaliser, image encoder and memory where asked for, perceptron, distribution."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from hpclab.config.models import ActorSection, CriticSection, ModelSection
+from hpclab.errors import ConfigError
 from hpclab.models.beta import Beta
+from hpclab.models.cnn import ImageEncoder
 from hpclab.models.distribution import Distribution, Parameters
 from hpclab.models.gaussian import Gaussian, StateDependentGaussian
 from hpclab.models.memory import History, Memory, State
 from hpclab.models.mlp import mlp
-from hpclab.models.normalizers import RunningNormalizer
+from hpclab.models.normalizers import LeadingNormalizer, RunningNormalizer
 
 
 class Network(nn.Module):
@@ -21,9 +23,14 @@ class Network(nn.Module):
 
     def __init__(self, config: ModelSection, num_observations: int, num_outputs: int) -> None:
         super().__init__()
-        self.normalizer = RunningNormalizer(num_observations) if config.obs_normalization else nn.Identity()
-        self.rnn = None if config.rnn is None else Memory(config.rnn, num_observations)
-        num_features = num_observations if config.rnn is None else config.rnn.hidden_dim
+        encoder = None if config.image is None else ImageEncoder(config.image)
+        self.normalizer = _normalizer(config, num_observations, encoder)
+        self.encoder = encoder
+        num_features = num_observations
+        if encoder is not None:
+            num_features += encoder.num_features - encoder.num_pixels
+        self.rnn = None if config.rnn is None else Memory(config.rnn, num_features)
+        num_features = num_features if config.rnn is None else config.rnn.hidden_dim
         self.mlp = mlp(num_features, config.hidden_dims, num_outputs, config.activation)
 
     def start_state(self, num_envs: int, device: torch.device) -> State:
@@ -39,6 +46,8 @@ class Network(nn.Module):
             advance: whether `state` takes the step too, in place.
         """
         features: Tensor = self.normalizer(observations)
+        if self.encoder is not None:
+            features = self.encoder(features)
         if self.rnn is not None:
             features, after = self.rnn(features, state)
             if advance:
@@ -55,6 +64,8 @@ class Network(nn.Module):
             history: what a memory needs to go through the T steps.
         """
         state: State = ()
+        if self.encoder is not None:
+            normalized = self.encoder(normalized)
         if self.rnn is not None:
             assert history is not None, "a recurrent network learns from sequences"
             normalized, state = self.rnn.unroll(normalized, history)
@@ -97,6 +108,21 @@ class Critic(Network):
     def head(self, normalized: Tensor, history: History | None = None) -> Tensor:
         """Return the values of observations that are normalised already; see `outputs_again`."""
         return self.outputs_again(normalized, history)[0].squeeze(-1)
+
+
+def _normalizer(config: ModelSection, num_observations: int, encoder: ImageEncoder | None) -> nn.Module:
+    """Return what normalises all of an observation but an image.
+
+    Raises:
+        ConfigError: the observation is smaller than the image that it should end in.
+    """
+    if encoder is None:
+        return RunningNormalizer(num_observations) if config.obs_normalization else nn.Identity()
+    before = num_observations - encoder.num_pixels
+    if before < 0:
+        shape = " x ".join(map(str, encoder.shape))
+        raise ConfigError(f"an image of {shape} numbers does not fit into an observation of {num_observations}")
+    return LeadingNormalizer(before) if config.obs_normalization and before > 0 else nn.Identity()
 
 
 def _distribution(config: ActorSection, num_actions: int) -> Distribution:

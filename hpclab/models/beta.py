@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hpclab.models.distribution import Parameters
+from hpclab.models.distribution import Parameters, settled
 
 _EDGE = 1e-6
 """How near to 0 and 1 a log density is evaluated: at the ends it may be infinite."""
@@ -80,11 +80,10 @@ class Beta(nn.Module):
 
     def kl_divergence(self, old: Parameters, new: Parameters) -> Tensor:
         """Return (...) the divergence from `old` to `new` [nat], whatever the range. Source: Rauber et al. 2008."""
-        # Of nearly equal distributions it is the small difference of large terms, and an adaptive learning rate goes by
-        # its sign.
+        # A small difference of large terms.
         (a, b), (c, d) = ((alpha.double(), beta.double()) for alpha, beta in (old, new))
         terms = (a - c) * a.digamma() + (b - d) * b.digamma() + (c - a + d - b) * (a + b).digamma()
-        return (_log_beta(c, d) - _log_beta(a, b) + terms).sum(-1).to(old[0].dtype)
+        return settled((_log_beta(c, d) - _log_beta(a, b) + terms).sum(-1)).to(old[0].dtype)
 
 
 def _log_beta(alpha: Tensor, beta: Tensor) -> Tensor:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
+
+_ROUNDING = 1e-9
 
 Parameters = tuple[Tensor, Tensor]
 """The two parameters of independent distributions of A actions, by family: (mean, std) or (alpha, beta).
@@ -61,3 +64,12 @@ def rows(parameters: Parameters, count: int) -> Parameters:
     if first.shape[0] == count:
         return parameters
     return first[:count], second[:count] if second.dim() > 1 else second
+
+
+def settled(kl: Tensor) -> Tensor:
+    """Return `kl` with 0 for what is as small as rounding alone makes it [nat].
+
+    An adaptive learning rate goes by the sign of a divergence, also at the first mini-batch after a rollout, where the
+    policies are equal but for the order of additions.
+    """
+    return torch.where(kl.abs() < _ROUNDING, 0.0, kl)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hpclab.models.distribution import Parameters
+from hpclab.models.distribution import Parameters, settled
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _MIN_STD = 1e-6
@@ -90,6 +90,10 @@ class StateDependentGaussian(_NormalPolicy):
         """Return the distribution for (..., 2 A) network outputs."""
         mean, std = output.chunk(2, dim=-1)
         return Normal(mean, (std if self.std_type == "scalar" else std.exp()).clamp(min=_MIN_STD))
+
+    def kl_divergence(self, old: Parameters, new: Parameters) -> Tensor:
+        """Return (...) the divergence from `old` to `new` [nat]."""
+        return settled(super().kl_divergence(old, new))
 
 
 def sample(distribution: Normal) -> Tensor:

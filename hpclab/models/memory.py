@@ -53,7 +53,9 @@ class Memory(nn.Module):
         The shapes never depend on where episodes end, and the features are those of trajectories that are cut there
         and padded.
         """
-        state, features = history.state, []
+        # A mini-batch's part of several layers is scattered, which cuDNN does not read.
+        state: State = tuple(tensor.contiguous() for tensor in history.state)
+        features = []
         for step, ended in zip(inputs, history.dones.unsqueeze(-1), strict=True):
             feature, state = self(step, state)
             features.append(feature)

@@ -26,6 +26,7 @@ class RunningNormalizer(nn.Module):
 
     def __init__(self, num_features: int, eps: float = 1e-2) -> None:
         super().__init__()
+        self.num_features = num_features
         self.eps = eps
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("mean", torch.zeros(1, num_features))
@@ -75,6 +76,19 @@ class RunningNormalizer(nn.Module):
             self.exact_count.copy_(self.count)
             self.exact_mean.copy_(self.mean[0])
             self.exact_m2.copy_(self.var[0].double() * self.count)
+
+
+class LeadingNormalizer(RunningNormalizer):
+    """Normalises the first features alone, and passes on those after them as they are."""
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Return (..., D) observations, the first `num_features` normalised."""
+        first, rest = observations.tensor_split([self.num_features], dim=-1)
+        return torch.cat([super().forward(first), rest], dim=-1)
+
+    def update(self, observations: Tensor) -> None:
+        """Take (N, D) observations into the running moments of the first features."""
+        super().update(observations[:, : self.num_features])
 
 
 class ReturnScaler(nn.Module):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpclab.algorithms.adam import Adam
 from hpclab.algorithms.distillation import Distillation
 from hpclab.algorithms.teacher import load_teacher
 from hpclab.config.algorithms import DistillationSection
@@ -37,6 +38,7 @@ def make(
     student: dict[str, Any] | None = None,
     preset: str = "mjlab",
     scope: str = "per_rank",
+    device: torch.device = CPU,
     **algorithm: Any,
 ) -> Distillation:
     settings = {"num_steps_per_env": T, "num_learning_epochs": 2, "gradient_length": 5} | algorithm
@@ -51,7 +53,7 @@ def make(
     torch.manual_seed(0)
     teacher = Actor(ActorSection(hidden_dims=(12,)), DIMS["critic"], 3)
     torch.manual_seed(seed)
-    parts = {"observation_dims": DIMS, "num_actions": 3, "num_envs": num_envs, "device": CPU}
+    parts = {"observation_dims": DIMS, "num_actions": 3, "num_envs": num_envs, "device": device}
     return Distillation(config, collectives=collectives, teacher=teacher, **parts)
 
 
@@ -165,3 +167,14 @@ def test_the_teacher_is_the_actor_of_a_run_or_of_a_checkpoint(tmp_path: Path) ->
 def test_a_group_that_the_task_lacks_is_named() -> None:
     with pytest.raises(ConfigError, match="has no observation group 'camera', but actor, critic"):
         make(4, student_group="camera")
+
+
+@pytest.mark.parametrize("student", [{}, LSTM], ids=["perceptron", "lstm"])
+def test_no_value_is_waited_for(monkeypatch: pytest.MonkeyPatch, student: dict[str, Any]) -> None:
+    """On the meta device tensors hold no data: reading a value, or branching on one, is an error."""
+    monkeypatch.setattr(Adam, "step", lambda self: None)  # its fused kernel knows no tensors without data
+    device = torch.device("meta")
+    distillation = make(4, student=student, preset="global", device=device)
+    data = {name: values.to(device) for name, values in script(4, 1).items()}
+    losses = train(distillation, data, range(1))[0]
+    assert all(loss.is_meta for loss in losses.values())

@@ -48,6 +48,18 @@ def test_log_prob_entropy_and_kl_equal_torchs(policy: Distribution) -> None:
 
 
 @EVERY
+def test_the_kl_of_policies_that_rounding_alone_makes_different_is_zero(policy: Distribution) -> None:
+    old = tuple(parameter.detach().expand(200, A).float() for parameter in draw(policy, 200))
+    for direction in (1.0, -1.0):
+        first, second = (parameter * (1.0 + direction * 2e-7) for parameter in old)
+        if isinstance(policy, Gaussian):
+            second = old[1]
+        assert policy.kl_divergence(old, (first, second)).unique().tolist() == [0.0]
+    assert float(policy.kl_divergence(old, (old[0] * 1.01, old[1])).min()) >= 0.0
+    assert float(policy.kl_divergence(old, (old[0] * 1.01, old[1])).max()) > 1e-6
+
+
+@EVERY
 def test_samples_have_the_mean_and_deviation_that_are_promised(policy: Distribution) -> None:
     torch.manual_seed(0)
     first, second = (parameter.expand(1, A) for parameter in draw(policy, 1))

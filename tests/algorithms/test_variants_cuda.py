@@ -1,0 +1,71 @@
+"""Every variant of learning on a GPU: captured in CUDA graphs it computes what it computes without."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import Tensor
+
+from hpclab.algorithms.ppo import PPO
+from hpclab.config.schema import SyncSection
+from hpclab.envs.vec_env import Step
+from hpclab.runners.capture import Captured
+from tests.algorithms.scripted import ACTOR_DIM, CRITIC_DIM, NUM_ACTIONS, NUM_STEPS, make_config, mirror, snapshot
+from tests.variants import VARIANTS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+NUM_ENVS = 64
+ITERATIONS = 5
+
+
+def trained(variant: str, preset: str, *, graphs: bool) -> dict[str, Tensor]:
+    """Train in an environment of random numbers that live in the same memory at every step."""
+    device = torch.device("cuda", 0)
+    torch.manual_seed(1)
+    dims = {"actor": ACTOR_DIM, "critic": CRITIC_DIM}
+    config = make_config(NUM_ENVS, SyncSection(preset=preset), variant=variant)
+    parts = {"observation_dims": dims, "num_actions": NUM_ACTIONS, "num_envs": NUM_ENVS, "device": device}
+    ppo = PPO(config, mirror=lambda: mirror(device), **parts)
+    observations = {group: torch.zeros(NUM_ENVS, dim, device=device) for group, dim in dims.items()}
+    chance = torch.zeros(NUM_ENVS, device=device)
+
+    def collect() -> None:
+        ppo.start_rollout()
+        for _ in range(NUM_STEPS):
+            actions = ppo.act(observations)
+            with torch.inference_mode():
+                for values in observations.values():
+                    values.normal_()
+                dones = chance.uniform_() < 0.1
+                ppo.process_step(Step(observations, -actions.square().sum(-1), dones, dones))
+
+    parts_of_an_iteration = [
+        Captured(function, name=name, device=device, enabled=graphs, guard=nullcontext)
+        for name, function in (
+            ("the rollout", collect),
+            ("the returns", lambda: ppo.finish_rollout(observations)),
+            ("the update", ppo.update),
+        )
+    ]
+    for _ in range(ITERATIONS):
+        for captured in parts_of_an_iteration:
+            captured()
+    assert all((captured._graph is not None) == graphs for captured in parts_of_an_iteration), "not captured"
+    result = {name: value.clone() for name, value in (snapshot(ppo) | ppo.memory_state_dict()).items()}
+    for captured in parts_of_an_iteration:
+        captured.release()
+    return result
+
+
+@pytest.mark.parametrize("preset", ["mjlab", "global"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_graphs_change_no_number(variant: str, preset: str) -> None:
+    eager, graphs = (trained(variant, preset, graphs=graphs) for graphs in (False, True))
+    assert eager.keys() == graphs.keys()
+    for name, value in eager.items():
+        # cuDNN adds the gradients of recurrent and convolutional networks in no fixed order.
+        torch.testing.assert_close(
+            graphs[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
