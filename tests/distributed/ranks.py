@@ -61,7 +61,7 @@ def run_on_ranks(
     """
     server = fork_server()
     payload = cloudpickle.dumps((fn, args))
-    port = _free_port()
+    port = free_port()
     processes: list[Any] = []
     answers: dict[Connection, int] = {}
     try:
@@ -124,7 +124,8 @@ def _run_rank(context: TestContext, payload: bytes, join_group: bool, timeout_s:
     sender.send_bytes(message)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

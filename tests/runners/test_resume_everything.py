@@ -19,7 +19,7 @@ from hpclab.run_folder import RunFolder
 from hpclab.worker.context import WorkerContext
 from hpclab.worker.main import run_worker
 from hpclab.worker.spec import WorkerSpec
-from tests.distributed.ranks import TestContext, run_on_ranks
+from tests.distributed.ranks import TestContext, free_port, run_on_ranks
 from tests.runners.runs import attempt, checkpoint_files, curve, differences, small_config, write_config
 from tests.variants import VARIANTS
 
@@ -53,8 +53,11 @@ def config_of(case: str, teacher: Path) -> RunConfig:
     return small.model_copy(update={"task": sections.get("task", small.task)})
 
 
-def train(context: TestContext, run: RunFolder, attempt: int, killed: bool) -> int:
-    """Train as one rank; where `killed`, all ranks end by SIGKILL after iteration 2, of which nothing is saved yet."""
+def train(context: TestContext, attempts: list[tuple[RunFolder, int, int]], killed: bool) -> list[int]:
+    """Train as one rank: attempts of runs, one after the other, as (run, attempt, port where the ranks meet).
+
+    Where `killed`, all ranks end by SIGKILL after iteration 2, of which nothing is saved yet.
+    """
     original = CheckpointStore.begin
 
     def begin(store: CheckpointStore, iteration: int, **state: Any) -> None:
@@ -64,13 +67,15 @@ def train(context: TestContext, run: RunFolder, attempt: int, killed: bool) -> i
 
     if killed:
         CheckpointStore.begin = begin  # of this process alone
-    place = WorkerContext.single()
-    if context.world_size > 1:
-        place = WorkerContext(
-            *(context.rank, context.rank, context.world_size, context.world_size),
-            *(context.master_addr, context.master_port),
-        )
-    return run_worker(WorkerSpec(str(run.path), attempt, ("cpu",) * context.world_size, console=False), place).iteration
+    iterations = []
+    for run, number, port in attempts:
+        place = WorkerContext.single()
+        if context.world_size > 1:
+            ranks = (context.rank, context.rank, context.world_size, context.world_size)
+            place = WorkerContext(*ranks, context.master_addr, port)
+        spec = WorkerSpec(str(run.path), number, ("cpu",) * context.world_size, console=False)
+        iterations.append(run_worker(spec, place).iteration)
+    return iterations
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
@@ -78,14 +83,15 @@ def train(context: TestContext, run: RunFolder, attempt: int, killed: bool) -> i
 def test_killed_and_resumed_equals_uninterrupted(case: str, world_size: int, teacher: Path, tmp_path: Path) -> None:
     whole, parts = (write_config(tmp_path / name, config_of(case, teacher)) for name in ("whole", "parts"))
 
-    def start(run: RunFolder, number: int, *, killed: bool = False) -> list[int]:
-        return run_on_ranks(train, world_size, run, number, killed, join_group=False)
+    def start(*attempts: tuple[RunFolder, int], killed: bool = False) -> list[list[int]]:
+        places = [(run, number, free_port()) for run, number in attempts]
+        return run_on_ranks(train, world_size, places, killed, join_group=False)
 
-    assert start(whole, 0) == [ITERATIONS] * world_size
     with pytest.raises(AssertionError, match="died without an answer"):
-        start(parts, 0, killed=True)
+        start((parts, 0), killed=True)
     assert [line["iteration"] for line in curve(parts)] == [0, 1, 2], "the last of them is not saved"
-    assert start(parts, 1) == [ITERATIONS] * world_size
+    # The uninterrupted run comes last, in the same processes: what it owed to them would be a difference.
+    assert start((parts, 1), (whole, 0)) == [[ITERATIONS, ITERATIONS]] * world_size
     assert f"with iteration {KILLED_IN}: exactly where it was" in parts.rank_log(1, world_size - 1).read_text()
     files = checkpoint_files(whole, ITERATIONS)
     assert len(files) == world_size + 1
