@@ -38,7 +38,7 @@ def _session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm
     # It ends the cluster when its input does: at the end of the tests, and also when this process is killed.
     down = ["sh", "-c", 'cat; exec "$@"', "sh", *tool, "down"]
     with subprocess.Popen(down, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as end:
-        up = [*tool, "up", "--nodes", "2", "--cred-expire", "5", "--tracking", tracking]
+        up = [*tool, "up", "--nodes", "2", "--cred-expire", "5", "--kill-wait", "15", "--tracking", tracking]
         started = subprocess.run(up, capture_output=True, text=True, check=False)
         assert started.returncode == 0, started.stderr
         yield SlurmCluster(Layout(state))
