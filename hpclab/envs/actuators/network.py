@@ -88,6 +88,5 @@ def _layers(weights: str | Path | Mapping[str, Tensor], device: torch.device) ->
     if not numbers:
         raise ConfigError("actuator network: no layers; a state dictionary of an nn.Sequential is wanted")
     return [
-        (state[f"{number}.weight"].to(device).float(), state[f"{number}.bias"].to(device).float())
-        for number in numbers
+        (state[f"{number}.weight"].to(device).float(), state[f"{number}.bias"].to(device).float()) for number in numbers
     ]

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 import mujoco
 
+from hpclab.envs.manager import ManagerEnv
+from hpclab.envs.mirror import TaskMirror
 from hpclab.envs.robots import legged
 from hpclab.envs.spec import EventTerm, ObservationTerm, Term, TerminationTerm
 from hpclab.envs.tasks import _velocity as velocity
-from hpclab.envs.terms import rays, terrain, trackers
+from hpclab.envs.terms import mirror, rays, terrain, trackers
 from hpclab.envs.terrain.terrain import Terrain
 
 CCD_ITERATIONS = 500
@@ -37,6 +39,13 @@ def observation_groups() -> dict[str, dict[str, ObservationTerm]]:
             "critic": ObservationTerm(rays.scanned_heights, scan, scale=_SCAN_SCALE),
         }
     )
+
+
+def mirrored(env: ManagerEnv, *, sides: Sequence[tuple[str, str]]) -> TaskMirror:
+    """Return the mirror image of the flat task's terms and of the height scan; see `mirror.legged_robot`."""
+    flat = mirror.legged_robot(env, sides=sides)
+    scan = rays.mirror_image(rays.grid(SCAN_SIZE_M, SCAN_RESOLUTION_M))
+    return TaskMirror({**flat.observations, "height_scan": scan}, actions=flat.actions)
 
 
 def tracker_terms(ground: Terrain, feet: Sequence[str], *, ring_radius: float, ring_count: int) -> dict[str, Term]:

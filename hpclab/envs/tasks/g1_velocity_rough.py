@@ -41,6 +41,7 @@ def task() -> TaskSpec:
         events=rough.event_terms(flat.event_terms()),
         curriculum=rough.curriculum_terms(),
         metrics=rough.metric_terms(),
+        mirror=functools.partial(rough.mirrored, sides=[("left_", "right_")]),
         njmax=400,
         nconmax=70,
     )

@@ -74,6 +74,7 @@ def task() -> TaskSpec:
         events=rough.event_terms(flat.event_terms()),
         curriculum=rough.curriculum_terms(),
         metrics=rough.metric_terms(),
+        mirror=functools.partial(rough.mirrored, sides=[("FL_", "FR_"), ("RL_", "RR_")]),
         njmax=200,
         nconmax=35,
     )

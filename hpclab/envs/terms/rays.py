@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.mirror import Reflection
 from hpclab.envs.spec import Tracker
 from hpclab.envs.terms.sensors import side_by_side
 from hpclab.envs.terrain.surface import Surface
@@ -32,6 +33,20 @@ def ring(radius: float, count: int, *, with_centre: bool = True) -> Tensor:
     angle = torch.arange(count) * (2 * math.pi / count)
     circle = torch.stack([angle.cos(), angle.sin()], dim=1) * radius
     return torch.cat([torch.zeros(1, 2), circle]) if with_centre else circle
+
+
+def mirror_image(offsets: Tensor) -> Reflection:
+    """Return the mirror image of what (R, 2) rays measure: those left and right of the body's x axis trade places.
+
+    Raises:
+        ValueError: a ray has no counterpart.
+    """
+    image = offsets * torch.tensor([1.0, -1.0])
+    distances = torch.cdist(image, offsets, compute_mode="donot_use_mm_for_euclid_dist")
+    nearest, source = distances.min(dim=1)
+    if nearest.max() > 1e-4:
+        raise ValueError("rays without counterparts on the other side of the body")
+    return Reflection(tuple(source.tolist()), (1.0,) * len(offsets))
 
 
 def pinhole(width: int, height: int, field_of_view_deg: float, *, pitch_deg: float = 0.0) -> Tensor:
@@ -183,6 +198,12 @@ class DepthImage(Tracker):
         directions = self._directions @ self._axes
         distance = self._surface.along(points, directions, self._max_distance, num_samples=self._num_samples)
         self.distance.copy_(distance)
+
+
+def depths(env: ManagerEnv, *, camera: str) -> Tensor:
+    """observation: the distances of a `DepthImage`, (N, height * width) [m]."""
+    distance: Tensor = env.trackers[camera].distance
+    return distance
 
 
 class TerrainNormal(Tracker):

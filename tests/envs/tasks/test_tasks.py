@@ -11,6 +11,7 @@ from hpclab.envs.manager import ManagerEnv
 from hpclab.envs.sim.make import make_sim
 from hpclab.envs.spec import TaskSpec
 from hpclab.envs.tasks import load_task
+from hpclab.envs.terms.mirror import mirror_of
 
 
 def test_the_shipped_tasks_are_listed_with_a_summary() -> None:
@@ -102,6 +103,11 @@ def test_rough_tasks(name: str, actor: int, critic: int) -> None:
     # the first environment stands on flat ground, 0.01 to 0.05 m above its default height
     height = float(sim.model.key("default").qpos[2])
     assert scan[0].min().item() == scan[0].max().item() == pytest.approx(0.2 * (height + 0.03), abs=0.2 * 0.021)
+    mirror = mirror_of(env)
+    assert mirror is not None
+    for group, values in observations.items():
+        image = mirror.observations[group](values)
+        assert torch.equal(mirror.observations[group](image), values)
     row, column = env.trackers["spawns"].row, env.trackers["spawns"].column
     assert column.tolist() == list(range(7))
     near = env.sensor("root_pos")[:, :2] - env.trackers["spawns"].origin[:, :2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,6 +30,14 @@ def test_grid_of_the_height_scan() -> None:
     assert offsets[1].tolist() == pytest.approx([-0.7, -0.5])
     assert offsets[17].tolist() == pytest.approx([-0.8, -0.4])
     assert offsets[-1].tolist() == pytest.approx([0.8, 0.5])
+
+
+def test_rays_left_and_right_of_the_body_trade_places_in_the_mirror() -> None:
+    offsets = rays.grid((0.4, 0.2), 0.1)
+    source = torch.tensor(rays.mirror_image(offsets).source)
+    torch.testing.assert_close(offsets[source], offsets * torch.tensor([1.0, -1.0]))
+    with pytest.raises(ValueError, match="counterparts"):
+        rays.mirror_image(offsets + torch.tensor([0.0, 0.05]))
 
 
 def test_ring() -> None:
@@ -104,6 +113,8 @@ def test_depth_image_of_flat_ground() -> None:
         directions=rays.pinhole(1, 1, 60.0, pitch_deg=30.0).repeat(2, 1) * torch.tensor([[1.0], [-1.0]]),
     )
     camera.before_observations()
+    env = SimpleNamespace(trackers={"camera": camera})
+    assert torch.equal(rays.depths(env, camera="camera"), camera.distance)
     assert camera.distance[0].tolist() == pytest.approx([2.0, 3.0], abs=1e-3)  # 1 m / sin 30; nothing above
 
 
