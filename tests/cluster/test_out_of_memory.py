@@ -12,11 +12,10 @@ from slurm_lab.cgroups import detect_tracking, memory_cgroup
 from slurm_lab.settings import ClusterError, Layout
 
 from tests.cluster.conftest import TOOL
-from tests.cluster.slurm import SlurmCluster, wait_until
-from tests.cluster.training import START_S, Training, hpclab
+from tests.cluster.slurm import SlurmCluster
+from tests.cluster.training import Training, hpclab
 
 pytestmark = pytest.mark.cluster
-ITERATIONS = 150
 HUNGRY = """
 import os, pathlib, threading, time
 if os.environ.get("RANK") == "1":
@@ -47,22 +46,21 @@ def limited_cluster(tmp_path: Path) -> Iterator[SlurmCluster]:
         subprocess.run([*tool, "down"], check=True, capture_output=True)
 
 
-def test_a_rank_without_memory_is_named_and_the_job_comes_back(limited_cluster: SlurmCluster, tmp_path: Path) -> None:
-    options = ("--workers-per-node", "1", "slurm.memory=3G", "slurm.extra={hold: true}")
-    training = Training.submit(limited_cluster, tmp_path, *options, iterations=ITERATIONS)
+def test_a_rank_without_memory_is_named(limited_cluster: SlurmCluster, tmp_path: Path) -> None:
+    options = ("--workers-per-node", "1", "slurm.memory=3G", "slurm.extra={hold: true}", "slurm.requeue.crashed=0")
+    training = Training.submit(limited_cluster, tmp_path, *options, iterations=100_000)
     module = training.run.code / "hpclab" / "worker" / "main.py"
     module.write_text(module.read_text() + HUNGRY.format(sign=str(tmp_path / "sign")))
     limited_cluster.run("scontrol", "release", training.job_id)
     training.wait_for_iterations(3)
     (tmp_path / "sign").touch()
-    wait_until(lambda: training.attempts, "the end of the attempt is recorded", START_S)
+    training.wait_for_end("FAILED")
     words = "rank 1 on n2 failed: out of memory, killed by the kernel; raise slurm.memory, or lower env.num_envs"
     said = hpclab(limited_cluster, "logs", str(training.run.path), "--first-error").stdout
     assert said.startswith(f"attempt 0: {words}\n")
     assert "rank 1 of 2 on n2" in said, "its log"
-    training.wait_for_end("COMPLETED")
-    assert words in hpclab(limited_cluster, "status", str(training.run.path)).stdout
-    first, second = training.attempts
-    assert (first["cause"], second["cause"]) == ("crashed", "completed")
-    assert first["note"].startswith(words)
-    assert training.iterations == list(range(ITERATIONS))
+    budget = "not requeued: crashed 1 time (slurm.requeue.crashed=0 requeues are used up)"
+    assert f"state      crashed: {words}; {budget}" in hpclab(limited_cluster, "status", str(training.run.path)).stdout
+    (attempt,) = training.attempts
+    assert attempt["cause"] == "crashed"
+    assert attempt["note"].startswith(words)
