@@ -18,6 +18,7 @@ import os
 import platform
 import random
 import shutil
+import signal
 import socket
 import statistics
 import sys
@@ -106,13 +107,20 @@ class Processes:
             rank.start()
 
     def kill(self, after_s: float) -> bool:
-        """Kill them all that long after their start; return whether they still ran."""
+        """Kill them all that long after their start; return whether any still ran.
+
+        Raises:
+            RuntimeError: one of them had failed before.
+        """
         self._ranks[0].join(max(0.0, self.started + after_s - time.monotonic()))
-        alive = all(rank.is_alive() for rank in self._ranks)
         for rank in self._ranks:
             rank.kill()
+        for rank in self._ranks:
             rank.join()
-        return alive and all(rank.exitcode == -9 for rank in self._ranks)
+        killed = any(rank.exitcode == -signal.SIGKILL for rank in self._ranks)
+        if not killed:
+            self.finish()
+        return killed
 
     def finish(self) -> None:
         """Wait for their own end.
