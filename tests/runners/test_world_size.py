@@ -27,6 +27,7 @@ def resumed(run: RunFolder, world_size: int, context: TestContext) -> dict[str, 
         original(self, checkpoint)
         taken["initial"] = copy.deepcopy(self.algorithm.state_dict())
         taken["environment"] = self.env.state_dict()
+        taken["memory"] = self.algorithm.memory_state_dict()["actor/0"][0].tolist()
 
     TrainingState.restore = restore
     spec = WorkerSpec(str(run.path), 1, ("cpu",) * world_size, console=False)
@@ -44,7 +45,8 @@ def test_saved_by_4_ranks_and_resumed_by_others(world_size: int, scope: str, tmp
     env = {"num_envs": 2 if scope == "per_rank" else 8, "num_envs_scope": scope}
 
     def config(max_iterations: int) -> Any:
-        return small_config(run={"max_iterations": max_iterations}, env=env, sync={"preset": "global"})
+        actor = {"rnn": {"type": "gru", "hidden_dim": 4}}
+        return small_config(run={"max_iterations": max_iterations}, env=env, actor=actor, sync={"preset": "global"})
 
     run = write_config(tmp_path, config(2))
     attempt_on_ranks(run, 4)
@@ -59,6 +61,10 @@ def test_saved_by_4_ranks_and_resumed_by_others(world_size: int, scope: str, tmp
     dealt = [row for state in states for row in state["environment"]["sim"]["integration"].tolist()]
     assert len(dealt) == envs
     assert dealt[:8] == saved[:envs]
+    remembered = [row for rank in range(4) for row in files[f"rank-{rank:04d}.pt"]["memory"]["actor/0"][0].tolist()]
+    memory = [row for state in states for row in state["memory"]]
+    assert memory == remembered[:envs] + [[0.0] * 4] * (envs - 8)
+    assert any(memory[0])
     assert len({tuple(row) for row in dealt}) == envs, "what starts anew repeats nothing"
     assert {state["environment"]["buffers"]["step_count"].item() for state in states} == {16}, "progress is the run's"
     assert [line["iteration"] for line in curve(run)] == [0, 1, 2]
