@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 
 import mujoco
@@ -46,16 +47,19 @@ def start(sim: MujocoSim | WarpSim, seed: int) -> None:
     sim.ctrl.copy_(ctrl)
 
 
-@pytest.mark.parametrize("side_stream", [False, True])
-def test_replayed_graphs_agree_with_the_cpu(g1: mujoco.MjModel, side_stream: bool) -> None:
+@pytest.mark.parametrize(("side_stream", "controlled"), [(False, False), (True, False), (False, True)])
+def test_replayed_graphs_agree_with_the_cpu(g1: mujoco.MjModel, side_stream: bool, controlled: bool) -> None:
+    """`controlled`: each substep is asked for its actuator inputs, and so is a graph of its own."""
     sim, reference = build(g1), MujocoSim(g1, N, num_substeps=4)
     stream = torch.cuda.Stream() if side_stream else torch.cuda.current_stream()
     with torch.cuda.stream(stream):
         for seed in range(3):  # plain, captured, replayed
             start(sim, seed)
             start(reference, seed)
+            wanted = sim.ctrl.clone()
+            control = functools.partial(sim.ctrl.copy_, wanted) if controlled else None
             for _ in range(5):
-                sim.step()
+                sim.step(control)
                 reference.step()
             sim.forward()
             reference.forward()
