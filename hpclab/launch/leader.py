@@ -271,7 +271,7 @@ class Leader:
         """Requeue and leave by SystemExit; return False when Slurm refuses."""
         node = self._node
         if not through_submitit:
-            if queue.slurm_command("scontrol", "requeue", node.job_id) is None:
+            if queue.slurm_command("scontrol", "requeue", node.job_id) is None and not self._was_requeued():
                 return False
             sys.exit(EXIT_UNFINISHED)
         import submitit
@@ -282,7 +282,14 @@ class Leader:
             count_restart(self._run, node.job_id, node.restart + 1)
         with suppress(CalledProcessError, TimeoutExpired):
             notices.previous_handler(signal.SIGUSR2)(signal.SIGUSR2, None)  # submitit's: ends with SystemExit
+        if self._was_requeued():
+            sys.exit(EXIT_UNFINISHED)
         return False
+
+    def _was_requeued(self) -> bool:
+        """Whether Slurm has taken a requeue although scontrol failed: its TERM can end scontrol before the answer."""
+        job = None if self._node.pseudo else _ask(self._node.job_id)
+        return job is not None and job.restarts > self._node.restart
 
     def _give_up(self, reason: str) -> NoReturn:
         lock.release(self._run)

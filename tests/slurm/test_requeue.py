@@ -194,6 +194,19 @@ def test_a_refused_requeue_frees_the_run(
     assert not run.lock.exists()
 
 
+@pytest.mark.usefixtures("no_agent")
+def test_a_requeue_whose_signal_ends_scontrol_too_is_a_requeue(
+    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requeue = '[ "$1" = requeue ] && touch $RECORDS/taken && kill $$'
+    slurm.command("scontrol", f"{requeue}; {RUNNING} Restarts=$(test -e $RECORDS/taken; echo $((1 - $?)))")
+    with pytest.raises(SystemExit):
+        lead(run, monkeypatch, stopped_by(None, run))
+    assert "not requeued" not in capsys.readouterr().out
+    assert run.lock.exists(), "the requeued job still owns the run"
+    assert run.jobs.read_text().count('"end"') == 1
+
+
 def boom(*_: object, **__: object) -> Outcome:
     raise RuntimeError("boom")
 
