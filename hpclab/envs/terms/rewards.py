@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hpclab.envs.constants import constant
+from hpclab.envs.robots.legged import by_joint
 from hpclab.envs.terms.commands import VelocityCommand
 from hpclab.envs.terms.sensors import side_by_side
 from hpclab.envs.terms.trackers import Contacts
@@ -88,7 +88,7 @@ class Pose:
         """
         self._joints = env.joints
         self._command: VelocityCommand = env.commands[command]
-        rows = [[_matching(table, joint) for joint in env.joints.names] for table in std]
+        rows = [by_joint(table, env.joints.names) for table in std]
         self._exponents = torch.tensor(rows, device=env.device).square().reciprocal() / -len(env.joints.names)
         self._from_speed = torch.tensor(from_speed, device=env.device)
 
@@ -102,13 +102,6 @@ class Pose:
 def _active(env: ManagerEnv, command: str) -> Tensor:
     active: Tensor = env.commands[command].active
     return active
-
-
-def _matching(table: Mapping[str, float], joint: str) -> float:
-    values = [value for pattern, value in table.items() if re.fullmatch(pattern, joint)]
-    if len(values) != 1:
-        raise ValueError(f"{joint} matches {len(values)} of the patterns {list(table)}; it must match one")
-    return values[0]
 
 
 def air_time(env: ManagerEnv, *, contacts: str, command: str, range_s: tuple[float, float]) -> Tensor:
