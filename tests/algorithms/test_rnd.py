@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from hpclab.algorithms.ppo import PPO
 from hpclab.algorithms.rnd import RandomNetworkDistillation
 from hpclab.config.algorithms import RNDSection
-from hpclab.config.schema import SyncSection
+from hpclab.config.schema import RunConfig, SyncSection
+from hpclab.envs.vec_env import Step
 from hpclab.errors import ConfigError
 from hpclab.models.normalizers import ReturnScaler
 from hpclab.storage.rollout import RolloutStorage
@@ -114,3 +116,63 @@ def test_the_target_is_each_ranks_own_or_rank_0s(setting: str) -> None:
     assert torch.equal(first["predictor"]["0.weight"], second["predictor"]["0.weight"])
     assert torch.equal(first["target"]["0.weight"], second["target"]["0.weight"]) == (setting == "broadcast")
     assert shared == (setting == "broadcast")
+
+
+LENGTH, EPISODE, REWARDED_FROM = 4.0, 64, 3.2
+
+
+def seen(position: torch.Tensor) -> torch.Tensor:
+    """(N, 17) how near a position is to each of as many places."""
+    return torch.exp(-((position[:, None] - torch.linspace(0.0, LENGTH, 17)) / 0.25).square())
+
+
+def shares_at_the_end(seed: int, **extensions: Any) -> list[float]:
+    """Train in a corridor that is rewarded at its end alone; in every other part of it, forward is to act backwards.
+
+    Returns:
+        The share of each rollout's steps that were rewarded.
+    """
+    num_envs, steps = 16, 32
+    settings = {"num_steps_per_env": steps, "num_learning_epochs": 4, "num_mini_batches": 2, "gamma": 0.98}
+    settings |= {"schedule": "fixed", "learning_rate": 3e-3, "entropy_coef": 0.0}
+    network = {"hidden_dims": (32,), "obs_normalization": False}
+    config = RunConfig.model_validate(
+        {
+            "task": "corridor",
+            "env": {"num_envs": num_envs},
+            "algorithm": settings | extensions,
+            "actor": network,
+            "critic": network,
+            "sync": {"preset": "global"},
+        }
+    )
+    torch.manual_seed(seed)
+    parts = {"observation_dims": {"actor": 17, "critic": 17}, "num_actions": 1, "num_envs": num_envs, "device": CPU}
+    ppo = PPO(config, **parts)
+    position, age = 0.2 * torch.rand(num_envs), torch.randint(0, EPISODE, (num_envs,))
+    observations = {"actor": seen(position), "critic": seen(position)}
+    found = []
+    for _ in range(40):
+        ppo.start_rollout()
+        rewarded = 0.0
+        for _ in range(steps):
+            forward = 1.0 - 2.0 * (position.floor() % 2)
+            move = 0.15 * forward * ppo.act(observations)[:, 0].tanh()
+            position, age = (position + move).clamp(0.0, LENGTH), age + 1
+            rewards, dones = (position > REWARDED_FROM).float(), age >= EPISODE
+            rewarded += float(rewards.mean()) / steps
+            position, age = position.masked_fill(dones, 0.0), age.masked_fill(dones, 0)
+            observations = {"actor": seen(position), "critic": seen(position)}
+            ppo.process_step(Step(observations, rewards, dones, dones))
+        ppo.finish_rollout(observations)
+        ppo.update()
+        found.append(rewarded)
+    return found
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_it_finds_a_reward_that_is_missed_without_it(seed: int) -> None:
+    networks = {"num_outputs": 8, "predictor_hidden_dims": (32,), "target_hidden_dims": (32,)}
+    curious = shares_at_the_end(seed, rnd={"weight": 0.3, "reward_normalization": True, **networks})
+    assert max(shares_at_the_end(seed)) == 0.0
+    assert sum(curious[-5:]) / 5 > 0.3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,17 @@ from hpclab.algorithms.ppo import PPO
 from hpclab.config.schema import SyncSection
 from hpclab.envs.vec_env import Step
 from hpclab.runners.capture import Captured
-from tests.algorithms.scripted import ACTOR_DIM, CRITIC_DIM, NUM_ACTIONS, NUM_STEPS, make_config, mirror, snapshot
+from tests.algorithms.scripted import (
+    ACTOR_DIM,
+    CRITIC_DIM,
+    NUM_ACTIONS,
+    NUM_STEPS,
+    make_config,
+    mirror,
+    script,
+    snapshot,
+)
+from tests.algorithms.test_distillation import LSTM, make, parameters, train
 from tests.variants import VARIANTS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -68,4 +79,28 @@ def test_graphs_change_no_number(variant: str, preset: str) -> None:
         # cuDNN adds the gradients of recurrent and convolutional networks in no fixed order.
         torch.testing.assert_close(
             graphs[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize("student", [{}, LSTM], ids=["perceptron", "lstm"])
+def test_graphs_change_no_number_of_a_distillation(student: dict[str, Any]) -> None:
+    device = torch.device("cuda", 0)
+    results = []
+    for graphs in (False, True):
+        distillation = make(NUM_ENVS, student=student, preset="global", device=device)
+        data = {name: values.to(device) for name, values in script(NUM_ENVS, 1).items()}
+        captured = Captured(
+            lambda distillation=distillation, data=data: train(distillation, data, range(1))[0],
+            name="the iteration",
+            device=device,
+            enabled=graphs,
+            guard=nullcontext,
+        )
+        losses = [{name: value.clone() for name, value in captured().items()} for _ in range(ITERATIONS)]
+        assert (captured._graph is not None) == graphs, "not captured"
+        results.append(losses[-1] | parameters(distillation))
+        captured.release()
+    for name, value in results[0].items():
+        torch.testing.assert_close(
+            results[1][name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
         )
