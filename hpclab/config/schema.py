@@ -248,8 +248,13 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _symmetric(self) -> Self:
-        if self.recurrent and isinstance(self.algorithm, PPOSection) and self.algorithm.symmetry is not None:
+        if not isinstance(self.algorithm, PPOSection) or self.algorithm.symmetry is None:
+            return self
+        if self.recurrent:
             raise inconsistent("algorithm.symmetry", "does not work with recurrent networks; leave out one of the two")
+        low, high = self.actor.action_range
+        if self.actor.distribution == "beta" and low != -high:
+            raise inconsistent("actor.action_range", "must be as far to both sides of 0 for algorithm.symmetry")
         return self
 
     @model_validator(mode="after")

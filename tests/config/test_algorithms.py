@@ -54,6 +54,10 @@ def test_a_distillation_knows_its_teacher_wherever_it_runs(tmp_path: Path, monke
         ("actor: {rnn: {type: rnn}}", "actor.rnn.type: must be one of lstm, gru, is the text 'rnn'"),
         ("actor: {rnn: {}}\nalgorithm: {symmetry: {}}", "algorithm.symmetry: does not work with recurrent networks"),
         ("actor: {rnn: {}}\nenv: {num_envs: 3}", "env.num_envs: 3 gives 3 environments to recurrent networks"),
+        (
+            "actor: {distribution: beta, action_range: [0, 1]}\nalgorithm: {symmetry: {}}",
+            "actor.action_range: must be as far to both sides of 0",
+        ),
         ("actor: {action_range: [1, -1]}", "actor.action_range: [1.0, -1.0] is empty"),
         ("actor: {image: {shape: [1, 2, 3], channels: [4]}}", "need an entry for each layer"),
     ],
