@@ -6,7 +6,8 @@
 One rank trains as `hpclab train` does and saves after every iteration. `lost_s` is the time that the training thread
 spends on a checkpoint, all of it: copying the state, and taking the write further once an iteration. `write_s` is how
 long the write takes in the background, flushed to disk; `load_s` how long a new store takes to verify and load it.
-`audit_s` is one comparison of the training state over ranks without the collective itself. Figures are medians.
+`audit_s` is one comparison of the training state over ranks without the collective itself. Figures are medians. Where
+`load_average` (of the last 15 minutes) is above `threads`, others used the machine and every time is too long.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             results.append(measure(num_envs, options.iterations, threads, Path(folder)))
     report = {
-        "machine": {"threads": threads, "system": platform.platform()},
+        "machine": {"threads": threads, "system": platform.platform(), "load_average": round(os.getloadavg()[2], 1)},
         "versions": {name: version(name) for name in ("hpclab", "mujoco", "torch")},
         "date": time.strftime("%Y-%m-%d"),
         "results": results,
