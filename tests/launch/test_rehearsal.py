@@ -81,5 +81,5 @@ def test_a_rehearsal_passes_and_cleans_up(nodes: int, tiny: Path, tmp_path: Path
     assert output.count(" ok ") == 13
     assert "preempted, completed" in output
     assert "equal bit for bit" in output
-    assert list((tmp_path / "tmp").glob("hpclab-*")) == []
+    assert list((tmp_path / "tmp").glob("hpclab-rehearsal-*")) == []
     assert not (tmp_path / "runs").exists()
