@@ -82,7 +82,11 @@ def test_an_empty_section_changes_nothing(folder: Path) -> None:
         ("algorithm:\n  clip_parm: 1", "run.yaml:3: algorithm: unknown key 'clip_parm'; did you mean 'clip_param'?"),
         ("algoritm: {}", "run.yaml:2: unknown key 'algoritm'; did you mean 'algorithm'?"),
         ("num_envs: 3", "run.yaml:2: unknown key 'num_envs'; did you mean 'env.num_envs'?"),
-        ("env: {x: 3}", "run.yaml:2: env: unknown key 'x'; valid keys: backend, num_envs, num_envs_scope, threads"),
+        (
+            "env: {x: 3}",
+            "run.yaml:2: env: unknown key 'x'; "
+            "valid keys: backend, motion, nconmax, njmax, num_envs, num_envs_scope, threads",
+        ),
         ("seed: 1e6", "run.yaml:2: seed: must be an integer, is 1000000.0; write 1000000"),
         ("seed: 1.5", "run.yaml:2: seed: must be an integer, is 1.5"),
         ("seed: '5'", "run.yaml:2: seed: must be an integer, is the text '5'; write 5"),
@@ -167,7 +171,8 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file(folder: Path
 
 def test_an_unknown_task_lists_its_neighbours(folder: Path) -> None:
     (found,) = problems("# a comment\ntask: g1_velocity_flt\n")
-    assert found == "run.yaml:2: task: unknown task 'g1_velocity_flt'; did you mean 'g1-velocity-flat'?"
+    near = "'g1-velocity-flat' or 'go1-velocity-flat'"
+    assert found == f"run.yaml:2: task: unknown task 'g1_velocity_flt'; did you mean {near}?"
 
 
 def test_a_task_is_required(folder: Path) -> None:

@@ -60,7 +60,7 @@ def test_wrong_keys_are_named_with_their_line(project: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_profile("bad.yaml")
     first, second = str(caught.value).split("\n")
-    assert first.startswith("bad.yaml:2: unknown key 'zzz'; valid keys: account, command_prefix, constraint, ")
+    assert first.startswith("bad.yaml:2: unknown key 'zzz'; valid keys: account, agents, command_prefix, constraint, ")
     assert second == "bad.yaml:3: time: a walltime must be longer than zero (is 0)"
 
 
