@@ -176,9 +176,9 @@ class ManagerEnv:
         sums = self.rewards.ledger.read() | terminations | self._metrics.ledger.read()
         return EpisodeTotals(count, sums)
 
-    def read_diagnostics(self) -> dict[str, float]:
+    def read_diagnostics(self) -> dict[str, Tensor | int]:
         """Return the simulation's warnings by name since the last call."""
-        return {name: float(count) for name, count in self.sim.read_diagnostics().items()}
+        return self.sim.read_diagnostics()
 
     def curriculum_statistics(self) -> Tensor:
         """Return (K,) what curricula have counted since their last decision, one after the other."""

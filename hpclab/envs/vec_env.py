@@ -85,8 +85,11 @@ class VecEnv(Protocol):
         """Return the totals since the last call and clear them."""
         ...
 
-    def read_diagnostics(self) -> dict[str, float]:
-        """Return counts of what should not happen (NaN states, contact overflow by name) since the last call."""
+    def read_diagnostics(self) -> dict[str, Tensor | int]:
+        """Return counts of what should not happen (NaN states, contact overflow by name) since the last call.
+
+        They are 0-dimensional tensors where the environments are on a device, so that nothing waits.
+        """
         ...
 
     def curriculum_statistics(self) -> Tensor:

@@ -65,6 +65,12 @@ def _place(tag: str, rank: int) -> str:
     return f"{tag} of rank {rank}"
 
 
+def _to_host(numbers: Tensor) -> list[float]:
+    """Wait for the device: in an iteration, only here."""
+    values: list[float] = numbers.tolist()
+    return values
+
+
 class PackedSum:
     """Sums named numbers over the ranks. The names of the first call are the names of every call, on every rank."""
 
@@ -86,17 +92,16 @@ class PackedSum:
         )
         packed = self._pack([shared.get(name, 0.0) for name in self._names])
         self._collectives.all_reduce_sum(packed)
-        numbers = torch.cat([packed, self._pack(list(own.values()))]).tolist()
-        return dict(zip([*self._names, *own], numbers, strict=True))
+        numbers = torch.cat([packed, self._pack(list(own.values()))])
+        return dict(zip([*self._names, *own], _to_host(numbers), strict=True))
 
     def _pack(self, values: list[Number]) -> Tensor:
-        """Return the values as one float64 tensor; those of the host cross over together."""
+        """Return the values as one float64 tensor; none is copied from the host, which would wait."""
         if not values:
             return torch.empty(0, dtype=torch.float64, device=self._device)
-        host = torch.tensor([0.0 if isinstance(value, Tensor) else value for value in values], dtype=torch.float64)
-        packed = host.to(self._device)
-        places = [index for index, value in enumerate(values) if isinstance(value, Tensor)]
-        if places:
-            tensors = [value.detach().double().reshape(()) for value in values if isinstance(value, Tensor)]
-            packed[torch.tensor(places, device=self._device)] = torch.stack(tensors)
-        return packed
+        return torch.stack([self._place(value) for value in values])
+
+    def _place(self, value: Number) -> Tensor:
+        if isinstance(value, Tensor):
+            return value.detach().double().reshape(())
+        return torch.full((), value, dtype=torch.float64, device=self._device)

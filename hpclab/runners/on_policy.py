@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
 import torch
@@ -221,21 +221,26 @@ class OnPolicyRunner:
             losses: of the update.
             arrival_s: how long this rank took from the last meeting of all ranks to the end of its rollout [s].
         """
-        metrics, counts = self._record(losses)
+        warnings = self.env.read_diagnostics()
+        metrics, counts = self._record(losses, warnings)
         packed = self._reduction.pack(metrics, counts)
         news: dict[str, Number] = {"stop": float(self.stop())}
         news |= self.saving.progress() | self._stragglers.share(arrival_s) | self._curriculum.shared()
         shared, own = (news | packed, {}) if self._global_metrics else (news, packed)
+        own |= {_warning_tag(name): count for name, count in warnings.items()}
         numbers = self._packed.read(shared, own | self._curriculum.own())
+        self._log_warnings({name: numbers[_warning_tag(name)] for name in warnings})
         return numbers, self._reduction.unpack(metrics, numbers)
 
-    def _record(self, losses: dict[str, Tensor]) -> tuple[dict[str, Metric], dict[str, Number]]:
+    def _record(
+        self, losses: dict[str, Tensor], warnings: Mapping[str, Number]
+    ) -> tuple[dict[str, Metric], dict[str, Number]]:
         """Return this rank's metrics by tag, and what their means are over."""
         recent, ended = self._episodes.totals(), self.env.read_episode_totals()
         lowest, highest = self._episodes.extremes()
         metrics = {f"Loss/{name}": Metric(value, "mean") for name, value in losses.items()} | {
             tags.MEAN_STD: Metric(self.algorithm.mean_std, "mean"),
-            tags.WARNINGS: Metric(float(self._diagnose()), "sum"),
+            tags.WARNINGS: Metric(sum(warnings.values()), "sum"),
             tags.MEAN_REWARD: Metric(recent["return"], "mean", per="recent episodes"),
             tags.MIN_REWARD: Metric(lowest, "min"),
             tags.MAX_REWARD: Metric(highest, "max"),
@@ -244,10 +249,12 @@ class OnPolicyRunner:
         metrics |= {tag: Metric(total, "mean", per="ended episodes") for tag, total in ended.sums.items()}
         return metrics, {"recent episodes": recent["count"], "ended episodes": ended.count}
 
-    def _diagnose(self) -> int:
-        """Log what should not happen in this rank's simulation; return how often it did."""
-        counts = self.env.read_diagnostics()
-        if counts:
-            listed = ", ".join(f"{name} {count:g} times" for name, count in counts.items())
+    def _log_warnings(self, counts: dict[str, float]) -> None:
+        """Log what should not have happened in this rank's simulation."""
+        listed = ", ".join(f"{name} {count:g} times" for name, count in counts.items() if count)
+        if listed:
             _LOGGER.warning("simulation at iteration %d: %s", self.iteration, listed)
-        return int(sum(counts.values()))
+
+
+def _warning_tag(name: str) -> str:
+    return f"simulation warning {name}"

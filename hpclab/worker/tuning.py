@@ -91,7 +91,7 @@ def measure(config: RunConfig, device: str, iterations: int) -> Measured:
             learn_s=_median([value[tags.LEARNING_TIME] for value in values]),
             device_gib=device_gib,
             peaks=peaks(),
-            warnings=warnings,
+            warnings={name: float(count) for name, count in warnings.items() if count},
         )
 
 
@@ -125,11 +125,11 @@ def watch_loads(env: Any) -> Callable[[], dict[str, int]]:
 
 def watch_warnings(env: Any) -> Counter[str]:
     """Return a counter that grows by what the simulation reports from now on."""
-    seen: Counter[str] = Counter()
+    seen: Counter[str] = Counter()  # of tensors, where the simulation counts on a device
     read = env.read_diagnostics
 
-    def read_and_count() -> dict[str, float]:
-        counts: dict[str, float] = read()
+    def read_and_count() -> dict[str, Tensor | int]:
+        counts: dict[str, Tensor | int] = read()
         seen.update(counts)
         return counts
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 from hpclab.config.schema import RunConfig
 from hpclab.envs.sim.warp import WarpSim
+from hpclab.metrics import reduce
 from hpclab.metrics.record import Record
 from hpclab.metrics.reporter import Reporter
 from hpclab.runners.on_policy import OnPolicyRunner
@@ -83,17 +84,19 @@ def _on_host(state: Any) -> Any:
     return state.to("cpu", copy=True) if isinstance(state, torch.Tensor) else state
 
 
-def only_statistics_wait(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the statistics' read with leave to wait for the device."""
+class OneWait:
+    """Brings statistics to the host, which alone may wait for the device."""
 
-    def reading(*args: Any) -> Any:
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def __call__(self, numbers: torch.Tensor) -> list[float]:
+        self.waits += 1
         torch.cuda.set_sync_debug_mode("default")
         try:
-            return read(*args)
+            return cast(list[float], numbers.tolist())
         finally:
             torch.cuda.set_sync_debug_mode("error")
-
-    return reading
 
 
 @pytest.mark.parametrize("cuda_graphs", [False, True])
@@ -105,7 +108,8 @@ def test_an_iteration_waits_only_to_read_its_statistics(
     device = torch.device("cuda", 0)
     with trial(config(task, cuda_graphs=cuda_graphs, preset=preset), device=device, threads=1) as runner:
         run(runner, CAPTURED)
-        monkeypatch.setattr(runner, "_read_numbers", only_statistics_wait(runner._read_numbers))
+        statistics = OneWait()
+        monkeypatch.setattr(reduce, "_to_host", statistics)
         torch.cuda.set_sync_debug_mode("error")
         try:
             for _ in range(2):
@@ -113,6 +117,7 @@ def test_an_iteration_waits_only_to_read_its_statistics(
         finally:
             torch.cuda.set_sync_debug_mode("default")
     captured = [record.getMessage() for record in caplog.records if "captured in a CUDA graph" in record.getMessage()]
+    assert statistics.waits == 2
     assert len(captured) == (3 if cuda_graphs else 0), caplog.text
 
 

@@ -52,7 +52,7 @@ class ScriptedEnv:
         count, self.ended = self.ended, 0
         return EpisodeTotals(torch.tensor(count), {"Episode_Reward/term": torch.tensor(count * self.reward)})
 
-    def read_diagnostics(self) -> dict[str, float]:
+    def read_diagnostics(self) -> dict[str, Tensor | int]:
         return self.warnings
 
     def curriculum_statistics(self) -> Tensor:

@@ -93,7 +93,8 @@ class MujocoSim:
     @property
     def states(self) -> npt.NDArray[np.float64]:
         """The live (N, S) states from which MuJoCo continues exactly, `mjSTATE_INTEGRATION` of each world."""
-        return self._batch.state
+        rows: npt.NDArray[np.float64] = self._batch.state
+        return rows
 
     def sensor(self, name: str) -> Tensor:
         """Return the live (N, dim) view of one named sensor."""
@@ -208,7 +209,7 @@ class MujocoSim:
         """Nothing to prepare: this backend runs on the CPU alone."""
         return nullcontext()
 
-    def read_diagnostics(self) -> dict[str, int]:
+    def read_diagnostics(self) -> dict[str, Tensor | int]:
         """Return warnings since the last call by name, without those that did not occur."""
         counts = self._batch.warning[:, :, 1].sum(axis=0)
         new = counts - self._reported

@@ -106,10 +106,10 @@ class Sim(Protocol):
         """Enter while calls are captured in a CUDA graph on torch's current stream."""
         ...
 
-    def read_diagnostics(self) -> dict[str, int]:
-        """Return warnings since the last call by name (bad_qpos, contact_overflow, ...); waits for the device.
+    def read_diagnostics(self) -> dict[str, Tensor | int]:
+        """Return how many warnings there were since the last call, by name (bad_qpos, contact_overflow, ...).
 
-        Names whose count is 0 are left out.
+        Counts are 0-dimensional tensors where the simulation is on a device, so that nothing waits; 0 says nothing.
         """
         ...
 

@@ -33,7 +33,7 @@ class WarpSim:
 
     Work goes to torch's current stream without a host synchronisation. On CUDA the second call of `step` and of
     `forward` captures it in a graph that later calls launch; inside a capture of the caller's they launch their kernels
-    into that one instead. Only `read_diagnostics`, `commit_model` and the state dictionary wait for the device.
+    into that one instead. Only `commit_model` and the state dictionary wait for the device.
     """
 
     def __init__(
@@ -204,23 +204,21 @@ class WarpSim:
                 # what warp allocated meanwhile lives as long as its own record of the graph
                 self._captures.append(wp.capture_end(stream=stream))
 
-    def read_diagnostics(self) -> dict[str, int]:
-        """Return the number of worlds with each new problem since the last call; waits for the device.
+    def read_diagnostics(self) -> dict[str, Tensor | int]:
+        """Return the number of worlds with each new problem since the last call.
 
         A solver that stops at its iteration limit is normal and not reported.
         """
-        flags = _tensor(self._d.overflow)
-        seen = flags.to("cpu", copy=True)
-        flags.zero_()
-        counts = {
-            _OVERFLOW_NAMES.get(kind, f"{str(kind.name).lower()}_overflow"): int((seen & int(kind)).ne(0).sum())
+        flags, diverged = _tensor(self._d.overflow), _tensor(self._diverged_count)
+        counts: dict[str, Tensor | int] = {
+            _OVERFLOW_NAMES.get(kind, f"{str(kind.name).lower()}_overflow"): (flags & int(kind)).ne(0).sum()
             for kind in mjw.OverflowType
             if not kind & _NORMAL_FLAGS
         }
-        count = _tensor(self._diverged_count)
-        counts["bad_state"] = int(count.item())
-        count.zero_()
-        return {name: value for name, value in counts.items() if value}
+        counts["bad_state"] = diverged.sum()
+        flags.zero_()
+        diverged.zero_()
+        return counts
 
     def loads(self) -> dict[str, Tensor]:
         """Return live counts of the last substep, also of what found no place.

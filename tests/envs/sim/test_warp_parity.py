@@ -15,6 +15,7 @@ from hpclab.envs.sim.compiling import compile_kernels
 from hpclab.envs.sim.make import make_sim
 from hpclab.envs.sim.mujoco_batch import MujocoSim
 from hpclab.envs.sim.warp import WarpSim
+from tests.envs.sim.diagnostics import warned
 
 pytestmark = pytest.mark.timeout(900)  # the first test compiles, for minutes where cores are shared
 
@@ -230,15 +231,15 @@ def test_a_diverged_world_is_flagged_and_recovers(g1_pair: tuple[MujocoSim, Warp
     sim.step()
     sim.forward()
     expected = sim.qvel.clone(), sim.sensor("imu_lin_vel").clone()
-    sim.read_diagnostics()
+    warned(sim)
     mask = torch.tensor([False, True, False])
     broken = sim.qvel.clone()
     broken[1, 8] = float("nan")
     sim.write_state(sim.qpos.clone(), broken, mask)
     sim.step()
     assert torch.equal(sim.diverged, mask)
-    assert any(name.startswith("bad_") for name in sim.read_diagnostics())
-    assert sim.read_diagnostics() == {}
+    assert any(name.startswith("bad_") for name in warned(sim))
+    assert warned(sim) == {}
     start(sim, 6)
     assert not sim.diverged.any()
     sim.step()
@@ -295,9 +296,9 @@ def test_full_arrays_are_reported_by_name(g1: mujoco.MjModel, njmax: int, nconma
     sim.ctrl.copy_(torch.tensor(key.ctrl, dtype=torch.float32)[None])
     for _ in range(12):
         sim.step()
-    counts = sim.read_diagnostics()
+    counts = warned(sim)
     assert counts == dict.fromkeys(expected, 1)
-    assert sim.read_diagnostics() == {}
+    assert warned(sim) == {}
     loads = {name: int(load) for name, load in sim.loads().items()}  # also of what found no place
     assert (loads["rows"] > njmax) == ("constraint_overflow" in expected)
     assert (loads["contacts"] > nconmax) == ("contact_overflow" in expected)
