@@ -14,12 +14,13 @@ ITERATIONS = 100
 
 
 def test_alone_on_its_node_a_preempted_job_saves_and_goes_on(cluster: SlurmCluster, tmp_path: Path) -> None:
+    iterations = 1500  # a rank alone needs a hundredth of a second for each, Slurm some seconds to preempt
     options = ("--workers-per-node", "1", "--nodes", "1", "slurm.agents=local")
-    training = Training.submit(cluster, tmp_path, *options, iterations=ITERATIONS)
+    training = Training.submit(cluster, tmp_path, *options, iterations=iterations)
     training.wait_for_iterations(3)
     preempt(cluster)
     training.wait_for_end("COMPLETED")
-    assert training.iterations == list(range(ITERATIONS))
+    assert training.iterations == list(range(iterations))
     assert [attempt["cause"] for attempt in training.attempts] == ["preempted", "completed"]
     assert cluster.job(training.job_id)["Restarts"] == "1"
 
