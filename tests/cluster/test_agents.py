@@ -10,7 +10,6 @@ from tests.cluster.slurm import SlurmCluster
 from tests.cluster.training import Training, hpclab, preempt
 
 pytestmark = pytest.mark.cluster
-ITERATIONS = 100
 
 
 def test_alone_on_its_node_a_preempted_job_saves_and_goes_on(cluster: SlurmCluster, tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_a_node_that_ssh_does_not_reach_ends_the_job_with_one_line(cluster: Slur
     setup = tmp_path / "setup.sh"
     setup.write_text(f'PATH="{tmp_path}:$PATH"\n')
     options = ("--workers-per-node", "1", "slurm.agents=ssh", f"slurm.setup={setup}")
-    training = Training.submit(cluster, tmp_path, *options, iterations=ITERATIONS)
+    training = Training.submit(cluster, tmp_path, *options, iterations=5)
     training.wait_for_end("FAILED")
     (attempt,) = training.attempts
     assert attempt["note"].startswith("n2: no agent could be started over ssh: ")

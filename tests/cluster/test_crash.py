@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import SlurmCluster
-from tests.cluster.training import Training
+from tests.cluster.training import INTERRUPTED, Training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-ITERATIONS = 150
 AGENT = "-m torchrunx "
 TASK = "submitit.core._submit"
 END_S = 60.0
@@ -20,7 +19,7 @@ END_S = 60.0
 
 def test_a_killed_part_of_a_node_is_named_and_the_job_comes_back(cluster: SlurmCluster, tmp_path: Path) -> None:
     options = ("--workers-per-node", "1", "slurm.requeue.crashed=2")
-    training = Training.submit(cluster, tmp_path, *options, iterations=ITERATIONS)
+    training = Training.submit(cluster, tmp_path, *options, iterations=INTERRUPTED)
     for attempt, part in enumerate((AGENT, TASK)):
         training.wait_for_iterations(3, attempt)
         listed = cluster.processes("n2")
@@ -34,14 +33,14 @@ def test_a_killed_part_of_a_node_is_named_and_the_job_comes_back(cluster: SlurmC
     assert second["note"].startswith("n2: "), second
     assert {first["cause"], second["cause"]} <= {"crashed", "node_failure"}
     assert third["cause"] == "completed"
-    assert training.iterations == list(range(ITERATIONS))
+    assert training.iterations == list(range(INTERRUPTED))
 
 
 def test_a_rank_that_stands_still_ends_the_attempt_with_the_others_stacks(
     cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     training = Training.submit(
-        cluster, tmp_path, "--workers-per-node", "1", "run.hang_timeout_s=10", iterations=ITERATIONS
+        cluster, tmp_path, "--workers-per-node", "1", "run.hang_timeout_s=10", iterations=INTERRUPTED
     )
     training.wait_for_iterations(3)
     place = re.search(r"rank 1 of 2 on n2 \(pid (\d+)\)", training.run.rank_log(0, 1).read_text())
@@ -54,4 +53,4 @@ def test_a_rank_that_stands_still_ends_the_attempt_with_the_others_stacks(
     assert "hang: no iteration finished for 10 s" in first["note"]
     assert "collectives.py" in training.run.rank_log(0, 0).read_text(), "where rank 0 waited"
     assert second["cause"] == "completed"
-    assert training.iterations == list(range(ITERATIONS))
+    assert training.iterations == list(range(INTERRUPTED))

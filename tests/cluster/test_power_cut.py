@@ -10,15 +10,13 @@ import pytest
 
 from tests.cluster.conftest import TOOL
 from tests.cluster.slurm import SlurmCluster, wait_until
-from tests.cluster.training import Training
+from tests.cluster.training import INTERRUPTED, Training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-ITERATIONS = 60
-
 
 def test_a_power_cut_is_a_node_failure(cluster: SlurmCluster, tmp_path: Path) -> None:
-    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=ITERATIONS)
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "1", iterations=INTERRUPTED)
     tool = [sys.executable, str(TOOL), "--state", str(cluster.layout.state)]
     hosts = ("n1", "n2")  # the one that leads, and another
     for attempt, host in enumerate(hosts):
@@ -33,7 +31,7 @@ def test_a_power_cut_is_a_node_failure(cluster: SlurmCluster, tmp_path: Path) ->
         finally:
             subprocess.run([*tool, "boot", host], check=True)
     training.wait_for_end("COMPLETED", timeout_s=240)
-    assert training.iterations == list(range(ITERATIONS))
+    assert training.iterations == list(range(INTERRUPTED))
     assert [one["cause"] for one in training.attempts] == ["node_failure", "node_failure", "completed"]
     for host, one in zip(hosts, training.attempts, strict=False):
         assert host in one["note"]

@@ -8,30 +8,27 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import SlurmCluster
-from tests.cluster.training import Training, preempt
+from tests.cluster.training import INTERRUPTED, Training, preempt
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-
-ITERATIONS = 120
-"""Enough to be interrupted in the middle on a fast machine, few enough to end soon on a slow one."""
 
 
 def assert_went_on(training: Training, causes: list[str]) -> None:
     """The run ended complete, its attempts ended by these causes, and its curve has every iteration once."""
     training.wait_for_end("COMPLETED")
-    assert training.iterations == list(range(ITERATIONS))
+    assert training.iterations == list(range(INTERRUPTED))
     assert [attempt["cause"] for attempt in training.attempts] == causes
     firsts = [attempt["first_iteration"] for attempt in training.attempts]
     lasts = [attempt["last_iteration"] for attempt in training.attempts]
     assert firsts == [0, *(last + 1 for last in lasts[:-1])]
-    assert all(0 < first < ITERATIONS for first in firsts[1:])
-    assert lasts[-1] == ITERATIONS - 1
+    assert all(0 < first < INTERRUPTED for first in firsts[1:])
+    assert lasts[-1] == INTERRUPTED - 1
     assert training.cluster.job(training.job_id)["Restarts"] == str(len(causes) - 1)
     assert not training.run.lock.exists()
 
 
 def test_preempted_with_a_notice(cluster: SlurmCluster, tmp_path: Path) -> None:
-    training = Training.submit(cluster, tmp_path, "--workers-per-node", "2", iterations=ITERATIONS)
+    training = Training.submit(cluster, tmp_path, "--workers-per-node", "2", iterations=INTERRUPTED)
     training.wait_for_iterations(3)
     high = preempt(cluster)
     cluster.wait_for_state(high, "COMPLETED")
@@ -51,7 +48,7 @@ def plain_cluster(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 
 
 def test_preempted_by_cont_and_term_only_and_then_told_by_hand(plain_cluster: SlurmCluster, tmp_path: Path) -> None:
-    training = Training.submit(plain_cluster, tmp_path, "--workers-per-node", "1", iterations=ITERATIONS)
+    training = Training.submit(plain_cluster, tmp_path, "--workers-per-node", "1", iterations=INTERRUPTED)
     training.wait_for_iterations(3)
     high = preempt(plain_cluster)
     plain_cluster.wait_for_state(high, "COMPLETED")

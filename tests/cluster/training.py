@@ -17,6 +17,10 @@ PROJECT = Path(__file__).parents[2]
 START_S = 240.0
 """Until the first iterations are there: importing torch in all processes takes most of it."""
 
+INTERRUPTED = 600
+"""Iterations of a run that is interrupted on its way: some ten seconds of a fast machine, where Slurm and the test that
+watches it need one or two for each interruption."""
+
 CONFIG = """\
 task: cartpole-balance
 run:
