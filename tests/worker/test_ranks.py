@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -150,7 +151,9 @@ def test_a_hanging_rank_ends_both_with_the_stacks_of_both(tmp_path: Path) -> Non
     waiting, hung = (json.loads(run.rank_error(0, rank).read_text()) for rank in range(2))
     assert (waiting["cause"], hung["cause"]) == ("hang", "hang")
     assert (waiting["in_collective"], hung["in_collective"]) == (True, False)
-    assert hung["error"].startswith(f"hang: no iteration finished for {HANG_S:g} s")
+    stood_s = re.match(r"hang: no iteration finished for (\d+) s", hung["error"])
+    assert stood_s is not None
+    assert HANG_S <= int(stood_s[1]) < HANG_S + 10  # a busy machine notices late
     assert hung["iteration"] == 3
     assert "fall_asleep" in hung["traceback"]
     log = run.rank_log(0, 1).read_text()
