@@ -14,18 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hpclab.distributed.rendezvous import meet
+from hpclab.distributed.rendezvous import Place, meet
 
 
-class RankContext(Protocol):
+class RankContext(Place, Protocol):
     """What the process group needs to know of this rank."""
 
-    @property
-    def rank(self) -> int: ...
-    @property
-    def world_size(self) -> int: ...
-    @property
-    def master_addr(self) -> str: ...
     @property
     def master_port(self) -> int: ...
 
