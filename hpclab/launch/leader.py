@@ -8,8 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from subprocess import CalledProcessError, TimeoutExpired
 from typing import NoReturn
 
@@ -31,6 +30,7 @@ from hpclab.launch.rank import run_rank
 from hpclab.launch.ssh import SshNodes
 from hpclab.launch.torchrunx_launcher import Nodes, launch
 from hpclab.launch.walltime import WalltimeWatch
+from hpclab.launch.watching import watching
 from hpclab.worker.spec import Outcome, WorkerSpec
 
 EXIT_UNFINISHED = 143
@@ -71,7 +71,7 @@ class Leader:
             self._check_owner()
             self._check_budgets()
             attempt = self._begin(notices)
-            with self._walltime, self._preemption or nullcontext():
+            with self._walltime.running(), self._preemption.running() if self._preemption else nullcontext():
                 outcome, error = self._launch(attempt)
             if error is None and outcome is not None and outcome.kind == "completed":
                 self._end(attempt, "completed")
@@ -331,23 +331,19 @@ class Leader:
     def _timed_out(self) -> bool:
         return self._walltime.stopped or self._walltime.left_s() < self._job.signal_lead_s + _LATENESS_S
 
-    @contextmanager
-    def _submitter_watched(self) -> Iterator[None]:
+    def _submitter_watched(self) -> AbstractContextManager[None]:
         """Stop the job when the process in whose foreground it runs is gone."""
-        submitter, parent, over = self._job.submitter, os.getppid(), threading.Event()
+        submitter, parent = self._job.submitter, os.getppid()
 
-        def watch() -> None:
-            while submitter is not None and not over.wait(1.0):
-                if os.getppid() != parent or not lock.process_is_alive(submitter.pid, submitter.started):
-                    self._submitter_gone = True
-                    self._stop("the submitting process is gone")
-                    return
+        def look() -> bool:
+            if submitter is None:
+                return True
+            if os.getppid() != parent or not lock.process_is_alive(submitter.pid, submitter.started):
+                self._submitter_gone = True
+                self._stop("the submitting process is gone")
+            return self._submitter_gone
 
-        threading.Thread(target=watch, name="submitter", daemon=True).start()
-        try:
-            yield
-        finally:
-            over.set()
+        return watching(look, every_s=1.0, name="submitter")
 
     def _say(self, text: str) -> None:
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self._node.hosts[0]} {text}"

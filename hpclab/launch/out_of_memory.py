@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from hpclab.launch.handover import POLL_S, Handover
+from hpclab.launch.watching import watching
 from hpclab.run_folder import RunFolder, write_atomic
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -34,8 +33,7 @@ def num_kills(own: Path = _OWN, cgroups: Path = _CGROUPS) -> int | None:
     return int(found[1]) if found else None
 
 
-@contextmanager
-def watched(run: RunFolder, handover: Handover, *, host: str) -> Iterator[None]:
+def watched(run: RunFolder, handover: Handover, *, host: str) -> AbstractContextManager[None]:
     """Note in the attempt's logs, while a block runs, that this node's task has lost a process for lack of memory.
 
     Args:
@@ -43,21 +41,17 @@ def watched(run: RunFolder, handover: Handover, *, host: str) -> Iterator[None]:
         handover: says which attempt it is.
         host: this node, by its name in the job.
     """
-    before, over = num_kills(), threading.Event()
+    before = num_kills()
 
-    def watch() -> None:
-        while not over.wait(POLL_S):
-            if (num_kills() or 0) > (before or 0) and (attempt := handover.get("attempt")) is not None:
-                write_atomic(run.out_of_memory(int(attempt), host), time.strftime("%Y-%m-%d %H:%M:%S\n"))
-                return
+    def look() -> bool:
+        if before is None:
+            return True
+        attempt = handover.get("attempt") if (num_kills() or 0) > before else None
+        if attempt is not None:
+            write_atomic(run.out_of_memory(int(attempt), host), time.strftime("%Y-%m-%d %H:%M:%S\n"))
+        return attempt is not None
 
-    thread = threading.Thread(target=watch, name="out of memory", daemon=True)
-    if before is not None:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
+    return watching(look, every_s=POLL_S, name="out of memory")
 
 
 def hosts_without_memory(run: RunFolder, attempt: int) -> set[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
+from hpclab.launch.watching import watching
 from hpclab.metrics.jsonl import read_last
 from hpclab.metrics.record import COLLECTION_TIME, LEARNING_TIME
 from hpclab.run_folder import RunFolder
@@ -70,7 +68,7 @@ def shortage(pace: Pace | None, *, signal_lead_s: float) -> str | None:
 
 
 class WalltimeWatch:
-    """Calls `stop` once when the end of the walltime is near. A context manager; it looks from a thread."""
+    """Calls `stop` once when the end of the walltime is near."""
 
     def __init__(
         self,
@@ -100,11 +98,19 @@ class WalltimeWatch:
         self._stop = stop
         self._say = say
         self._warned = False
-        self._over = threading.Event()
 
     def left_s(self) -> float:
         """Return how long the job may still run [s]."""
         return self._end - time.time()
+
+    def running(self) -> AbstractContextManager[None]:
+        """Look while a block runs."""
+
+        def look() -> bool:
+            self.look(time.time())
+            return self.stopped
+
+        return watching(look, every_s=min(_MAX_POLL_S, self._walltime_s / 60), name="walltime")
 
     def look(self, now: float) -> None:
         """Warn, or stop, where it is time to; `now` in s since the epoch."""
@@ -117,19 +123,3 @@ class WalltimeWatch:
         if not self.stopped and self._end - now <= lead:
             self.stopped = True
             self._stop(STOP_REASON)
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._watch, name="walltime", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-
-    def _watch(self) -> None:
-        poll_s = min(_MAX_POLL_S, self._walltime_s / 60)
-        while not self.stopped:
-            self.look(time.time())
-            if self._over.wait(poll_s):
-                return

@@ -5,11 +5,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from hpclab.launch import queue
+from hpclab.launch import preemption_watch, queue
 from hpclab.launch.preemption import Notices, decide
+from hpclab.launch.preemption_watch import PreemptionWatch
 from hpclab.launch.queue import JobInfo, parse_scontrol
 
 RUNNING = JobInfo("RUNNING")
@@ -108,3 +110,27 @@ def test_nodes_that_slurm_has_given_up_are_named(program: Callable[[str, str], N
     assert queue.down_nodes(["n1", "n2", "n3"]) == ["n2", "n3"]
     program("sinfo", "exit 1")
     assert queue.down_nodes(["n1"]) == []
+
+
+def test_a_preemption_is_seen_when_slurm_announces_it(
+    tmp_path: Path, program: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preemption_watch, "_POLL_S", 0.01)
+    asked = tmp_path / "asked"
+    program(
+        "scontrol", f"echo JobState=RUNNING PreemptTime=$([ -e {asked} ] && echo now || echo None)\necho >> {asked}"
+    )
+    stops: list[str] = []
+    stopped = threading.Event()
+
+    def stop(why: str) -> None:
+        stops.append(why)
+        stopped.set()
+
+    watch = PreemptionWatch("11", stop)
+    with watch.running():
+        assert stopped.wait(10)
+    assert (watch.seen, stops) == (True, ["Slurm preempts the job"])
+    assert len(asked.read_text().splitlines()) == 2, (
+        "the first answer was no preemption, and after the second it is over"
+    )

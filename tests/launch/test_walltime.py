@@ -73,7 +73,8 @@ def test_the_job_is_stopped_once_when_the_time_has_come(run: RunFolder) -> None:
 
 def test_it_looks_by_itself(run: RunFolder) -> None:
     stopped = threading.Event()
-    with WalltimeWatch(
-        run, end=time.time(), walltime_s=60.0, signal_lead_s=60.0, stop=lambda why: stopped.set(), say=print
-    ):
+    watch = WalltimeWatch(
+        run, end=time.time(), walltime_s=6.0, signal_lead_s=60.0, stop=lambda why: stopped.set(), say=print
+    )
+    with watch.running():
         assert stopped.wait(5)
