@@ -16,7 +16,7 @@ PACKAGE = ROOT / "hpclab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
-    {"errors", "run_folder"},
+    {"errors", "run_folder", "versions"},
     {"config"},
     {"distributed", "envs", "models", "storage"},
     {"algorithms", "checkpoint", "metrics"},

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import logging
 import math
-import platform
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.state import State, from_bytes, shapes, to_bytes, to_host
 from hpclab.distributed.collectives import Collectives
 from hpclab.errors import CheckpointError
+from hpclab.versions import versions
 
 _LOGGER = logging.getLogger(__name__)
-_VERSIONED = ("hpclab", "torch", "numpy", "mujoco", "mujoco-warp", "warp-lang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +200,7 @@ class CheckpointStore:
                 tuple(count for _, count, _ in parts),
                 len(files.keys() - {disk.SHARED_FILE}),
                 self._config_sha256,
-                _versions(),
+                versions(),
                 save.shapes,
                 files,
                 save.metrics,
@@ -305,13 +303,3 @@ class CheckpointStore:
             raise CheckpointError(
                 f"checkpoint {name} could not be written: {'; '.join(failures)}. Earlier checkpoints are kept"
             )
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in _VERSIONED:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions

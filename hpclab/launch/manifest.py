@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
-import platform
 import subprocess
 import time
 import uuid
@@ -15,8 +13,7 @@ from typing import Any
 
 from hpclab.errors import ConfigError
 from hpclab.run_folder import RunFolder, write_atomic
-
-_PACKAGES = ("hpclab", "torch", "mujoco", "mujoco-warp", "warp-lang", "numpy", "submitit", "torchrunx")
+from hpclab.versions import versions
 
 
 def read_manifest(run: RunFolder) -> dict[str, Any]:
@@ -54,22 +51,11 @@ def write_manifest(
         manifest["git_commit"] = _git_commit()
     if sweep is not None:
         manifest["sweep"] = dict(sweep)
-    manifest |= {"versions": _versions(), "launch": dict(launch)}
+    manifest |= {"versions": versions(), "launch": dict(launch)}
     write_atomic(run.manifest, json.dumps(manifest, indent=1) + "\n")
 
 
 @functools.cache  # a sweep writes many
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
-
-
-@functools.cache
 def _git_commit() -> str | None:
     """Return the commit of this package's source tree, with '+' when files differ from it; None outside git."""
     try:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hpclab.config.schema import Agents
 from hpclab.launch.doctor.cluster import is_here
 from hpclab.launch.doctor.finding import Finding, error, not_here, ok, warning
-from hpclab.launch.doctor.software import installed
 from hpclab.launch.torchrunx_launcher import TESTED_VERSION
+from hpclab.versions import installed
 
 _NEEDED = {"sbatch": "to submit", "srun": "to start one task a node", "scancel": "to cancel"}
 _WITHOUT_SRUN = {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import socket
 import sys
 import threading
@@ -19,12 +18,12 @@ from typing import Any
 
 from hpclab.errors import LaunchError
 from hpclab.launch.doctor import gpus, storage
-from hpclab.launch.doctor.software import PACKAGES, installed
 from hpclab.launch.kernel_cache import keep_on_node
 from hpclab.launch.network import interface_of, reachable_address
 from hpclab.launch.node import Node
 from hpclab.launch.ssh import check_ssh
 from hpclab.run_folder import write_atomic
+from hpclab.versions import versions
 
 _WAIT_S = 60.0
 _POLL_S = 0.1
@@ -74,7 +73,7 @@ def facts(node: Node) -> dict[str, Any]:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     return {
         "host": own,
-        "versions": {"python": platform.python_version(), **{name: installed(name) for name in PACKAGES}},
+        "versions": versions(),
         "gpus": found,
         "gpu_problem": problem,
         "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),

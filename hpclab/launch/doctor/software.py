@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 
 from hpclab.launch.doctor.finding import Finding, error, ok
+from hpclab.versions import PACKAGES, installed
 
-PACKAGES = ("torch", "mujoco", "mujoco-warp", "warp-lang", "numpy", "submitit", "torchrunx")
 _MIN_PYTHON = (3, 11)
 
 
@@ -30,14 +30,6 @@ def check_software() -> Iterator[Finding]:
             yield error(name, f"{version}, but hpclab needs {asked}", f"pip install '{name}{asked}'")
         else:
             yield ok(name, version)
-
-
-def installed(name: str) -> str | None:
-    """Return a package's version without importing it; None when it is not installed."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _requirements() -> dict[str, str]:
