@@ -102,6 +102,12 @@ def test_parts_of_one_layer_do_not_import_each_other_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_files_of_launch_do_not_import_each_other_in_a_circle() -> None:
+    graph = {name_of(path): set(imports(path)) for path in MODULES if part_of(name_of(path)) == "launch"}
+    graph["hpclab.launch.node_job"].discard("hpclab.launch.agents")  # a pickled job runs what takes it as its argument
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
 @pytest.mark.parametrize("path", [path for path in MODULES if part_of(name_of(path)) != "distributed"], ids=name_of)
 def test_only_distributed_knows_torch_distributed(path: Path) -> None:
     assert not [name for name in imports(path) if name.startswith("torch.distributed")]

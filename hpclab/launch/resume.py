@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from hpclab.config.load import load_config
-from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import runs
+from hpclab.launch.job_code import plan_again, with_snapshot
 from hpclab.launch.manifest import read_manifest
-from hpclab.launch.plan import SubmissionPlan, from_snapshot, plan_of, with_options
-from hpclab.launch.submit import run_locally, submit_to_slurm, with_snapshot
+from hpclab.launch.submit import run_locally, submit_to_slurm
 from hpclab.launch.sweep_folder import SweepFolder
+from hpclab.launch.sweep_resume import resume_sweep
 from hpclab.launch.train import train_run
 from hpclab.run_folder import RunFolder
 
@@ -36,8 +33,6 @@ def resume(run: Path, overrides: list[str], *, num_nodes: int | None = None, new
     """
     folder, sweep = RunFolder(run.absolute()), SweepFolder(run.absolute())
     if sweep.record.exists():
-        from hpclab.launch.sweep_resume import resume_sweep
-
         resume_sweep(sweep, overrides, num_nodes=num_nodes, new_code=new_code)
         return
     how = read_manifest(folder).get("launch", {})
@@ -54,24 +49,3 @@ def resume(run: Path, overrides: list[str], *, num_nodes: int | None = None, new
             (run_locally if local else submit_to_slurm)(plan, checkout)
         case _:
             raise ConfigError(f"{folder.manifest}: does not say how the run was started; use hpclab train or submit")
-
-
-def plan_again(
-    run: RunFolder, config: RunConfig, how: Mapping[str, Any], *, num_nodes: int | None, new_code: bool
-) -> SubmissionPlan:
-    """Return the plan of a run's next job.
-
-    Args:
-        run: its folder.
-        config: with the changes in it.
-        how: what its run.json says of how it was submitted.
-        num_nodes: in place of what it had.
-        new_code: leave out the snapshot that it was submitted with; the caller takes another.
-
-    Raises:
-        ConfigError: it cannot go on so.
-    """
-    plan = plan_of(run, with_options(config, num_nodes=num_nodes, gpus_per_node=None, workers_per_node=None))
-    if new_code or how.get("code") is None:
-        return plan
-    return from_snapshot(plan, Path(os.path.normpath(run.path / how["code"])))

@@ -7,13 +7,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpclab.launch.manifest import read_manifest
+from hpclab.launch.run_status import RunStatus
 from hpclab.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from hpclab.launch.status import RunStatus
 
 _WIDTH_OF_A_PIPE = 240
 """grep and less want whole lines."""

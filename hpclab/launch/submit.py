@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, lock, runs
+from hpclab.launch.job_code import how_submitted, with_snapshot
 from hpclab.launch.plan import SubmissionPlan, make_plan
 from hpclab.launch.slurm import check_job, check_slurm, nothing_left_if_refused, sbatch_script, submit_job
-from hpclab.launch.snapshot import Checkout, check_size, find_checkout, write_snapshot
+from hpclab.launch.snapshot import Checkout, write_snapshot
+from hpclab.launch.sweep_submit import refuse_here, submit_sweep
 from hpclab.launch.train import EXIT_STOPPED
-from hpclab.run_folder import RunFolder
 
 
 def submit(
@@ -55,8 +54,6 @@ def submit(
         "profile": profile,
     }
     if sweep:
-        from hpclab.launch.sweep_submit import refuse_here, submit_sweep
-
         refuse_here(local=local, dry_run=dry_run)
         submit_sweep(config_path, overrides, sweep, snapshot=snapshot, print_only=print_only, **options)
         return
@@ -74,27 +71,6 @@ def submit(
         run_locally(plan, checkout)
     else:
         submit_to_slurm(plan, checkout)
-
-
-def with_snapshot(plan: SubmissionPlan, folder: Path | None = None) -> tuple[SubmissionPlan, Checkout | None]:
-    """Return the plan of a job that runs from a snapshot, and what to copy for it; nothing is written.
-
-    Args:
-        plan: of a job that runs the code as it is.
-        folder: where the snapshot goes, when several runs share it; else the run's own folder.
-
-    Raises:
-        ConfigError: the code is too big, or cannot be listed.
-    """
-    folder = folder or plan.run.path
-    code = RunFolder(folder).code
-    checkout = find_checkout(without=folder.parent)
-    if isinstance(checkout, str):
-        print(f"code:       no snapshot: {checkout}")
-        return plan, None
-    check_size(checkout)
-    setup = None if plan.setup is None else checkout.frozen_path(plan.setup, code)
-    return replace(plan, code=code, setup=setup), checkout
 
 
 def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
@@ -139,12 +115,6 @@ def run_locally(plan: SubmissionPlan, checkout: Checkout | None) -> None:
     if attempt.cause != "completed":
         print(f"stopped; go on with: hpclab resume {plan.run.path}", flush=True)
         raise SystemExit(EXIT_STOPPED)
-
-
-def how_submitted(plan: SubmissionPlan, *, local: bool) -> dict[str, Any]:
-    """Return what run.json says of how a run was started, for `hpclab resume`."""
-    code = None if plan.code is None else os.path.relpath(plan.code, plan.run.path)
-    return {"command": "submit", "local": local, "code": code}
 
 
 @contextmanager

@@ -27,12 +27,9 @@ class SweepFolder:
         return self.path / "sweep.json"
 
     @property
-    def code(self) -> Path:
-        return self.path / "code"
-
-    @property
-    def submitit(self) -> Path:
-        return self.path / "submitit"
+    def shared(self) -> RunFolder:
+        """What the members share lies where a run by itself has it: code/ and submitit/."""
+        return RunFolder(self.path)
 
     def run(self, index: int) -> RunFolder:
         return RunFolder(self.path / f"{self.path.name}-{index:03d}")
@@ -65,7 +62,7 @@ class SweepFolder:
         Raises:
             ConfigError: it holds a run, or another sweep.
         """
-        if RunFolder(self.path).manifest.exists():
+        if self.shared.manifest.exists():
             raise ConfigError(f"{self.path}: holds a run, so it cannot hold a sweep; choose another run.name")
         if self.record.exists() and self.values() != list(values):
             raise ConfigError(f"{self.path}: holds another sweep; choose another run.name")

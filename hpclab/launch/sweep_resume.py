@@ -11,9 +11,8 @@ from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import jobs, lock, runs
+from hpclab.launch.job_code import plan_again, with_snapshot
 from hpclab.launch.manifest import read_manifest
-from hpclab.launch.resume import plan_again
-from hpclab.launch.submit import with_snapshot
 from hpclab.launch.sweep import Member, SweepPlan
 from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.launch.sweep_submit import submit_members

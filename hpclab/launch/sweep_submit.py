@@ -11,6 +11,7 @@ from typing import Any
 
 from hpclab.errors import ConfigError, LaunchError
 from hpclab.launch import environment, lock, runs
+from hpclab.launch.job_code import how_submitted, with_snapshot
 from hpclab.launch.plan import SubmissionPlan, make_plan
 from hpclab.launch.slurm import (
     Array,
@@ -23,7 +24,6 @@ from hpclab.launch.slurm import (
     submit_array,
 )
 from hpclab.launch.snapshot import Checkout, write_snapshot
-from hpclab.launch.submit import how_submitted, with_snapshot
 from hpclab.launch.sweep import Member, SweepPlan, read_members
 from hpclab.launch.sweep_folder import SweepFolder
 
@@ -102,7 +102,7 @@ def submit_members(sweep: SweepPlan, checkout: Checkout | None) -> None:
             for member, plan in zip(sweep.members, sweep.plans, strict=True)
         ]
         if checkout is not None:
-            write_snapshot(checkout, sweep.folder.code)
+            write_snapshot(checkout, sweep.folder.shared.code)
         jobs = _submit_arrays(sweep, plans, size)
     shown = [f"{plan.run.name}  {jobs[plan.run.name]}" for plan in plans]
     print("\n".join(shown[:_NUM_SHOWN]))
@@ -157,7 +157,7 @@ def _batches(plans: Sequence[SubmissionPlan], size: int) -> list[list[Submission
 
 
 def _array(sweep: SweepPlan, size: int) -> Array:
-    return Array(sweep.folder.path.name, size, sweep.folder.submitit)
+    return Array(sweep.folder.path.name, size, sweep.folder.shared.submitit)
 
 
 def refuse_here(*, local: bool, dry_run: bool) -> None:

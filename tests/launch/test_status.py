@@ -11,7 +11,8 @@ import pytest
 from hpclab.errors import ConfigError
 from hpclab.launch import jobs, lock
 from hpclab.launch.lock import Owner
-from hpclab.launch.status import read_status, status
+from hpclab.launch.run_status import read_status
+from hpclab.launch.status import status
 from hpclab.run_folder import RunFolder
 
 Program = Callable[[str, str], None]
