@@ -26,9 +26,14 @@ class Reflection:
     @classmethod
     def swap(cls, pairs: int, *sign: float) -> Reflection:
         """Return the reflection of `pairs` pairs of blocks, left and right of the robot, with `sign` inside each."""
+        return cls.blocks([block for pair in range(pairs) for block in (2 * pair + 1, 2 * pair)], *sign)
+
+    @classmethod
+    def blocks(cls, counterparts: Sequence[int], *sign: float) -> Reflection:
+        """Return the reflection of blocks that trade places with their counterparts, with `sign` inside each."""
         size = len(sign)
-        blocks = [block for pair in range(pairs) for block in (2 * pair + 1, 2 * pair)]
-        return cls(tuple(size * block + index for block in blocks for index in range(size)), sign * (2 * pairs))
+        source = tuple(size * block + index for block in counterparts for index in range(size))
+        return cls(source, sign * len(counterparts))
 
     @classmethod
     def joined(cls, parts: Sequence[Reflection]) -> Reflection:

@@ -6,6 +6,7 @@ squat and a wave, unless `env.motion` names another.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import mujoco
@@ -16,6 +17,7 @@ from hpclab.envs.spec import EventTerm, ObservationTerm, RewardTerm, TaskSpec, T
 from hpclab.envs.terms import (
     actions,
     events,
+    mirror,
     motion,
     motion_command,
     observations,
@@ -126,6 +128,7 @@ def task() -> TaskSpec:
             f"error_{error}": Term(motion.root_mean_square_error, _COMMAND | {"error": error})
             for error in motion.ERRORS
         },
+        mirror=functools.partial(mirror.tracking_robot, sides=[("left_", "right_")], bodies=BODIES),
         njmax=250,
         nconmax=35,
     )

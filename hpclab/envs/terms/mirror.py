@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+import torch
+from torch import Tensor
 
 from hpclab.envs.joints import default_qpos
-from hpclab.envs.mirror import Mirror, Reflection, TaskMirror
+from hpclab.envs.mirror import Mirror, Reflection, ReflectTensor, TaskMirror
 from hpclab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +21,10 @@ POLAR = Reflection.signs(1.0, -1.0, 1.0)
 """A position, velocity or force: x forward, y to the left, z up."""
 AXIAL = Reflection.signs(-1.0, 1.0, -1.0)
 """An angular velocity or a torque."""
+TURN = Reflection.signs(1.0, -1.0, -1.0, 1.0, 1.0, -1.0)
+"""The first two columns of a rotation matrix, row by row: an entry changes its sign for each of its axes that is y."""
 _SAME_AXIS = 0.999
+_SAME_ANGLE = 1e-4
 
 
 def joint_reflection(env: ManagerEnv, sides: Sequence[tuple[str, str]]) -> Reflection:
@@ -86,6 +91,55 @@ def legged_robot(env: ManagerEnv, *, sides: Sequence[tuple[str, str]]) -> TaskMi
         "foot_contact_forces": Reflection.swap(pairs, *POLAR.sign),
     }
     return TaskMirror(terms, actions=joints)
+
+
+def tracking_robot(env: ManagerEnv, *, sides: Sequence[tuple[str, str]], bodies: Sequence[str]) -> TaskMirror:
+    """Return the mirror image of a tracking task's terms: the robot in the mirror follows the mirrored motion.
+
+    Args:
+        env: of the robot.
+        sides: what names of joints and bodies begin with, left and right; others are their own counterparts.
+        bodies: that are followed, in their order; frames of counterparts are mirror images of each other.
+
+    Raises:
+        ValueError: a counterpart is missing, or the default pose is no mirror image of itself, so that a motion's joint
+            positions, which are not counted from it, have no image either.
+    """
+    joints = joint_reflection(env, sides)
+    default = env.joints.default_pos
+    if not torch.allclose(joints.on(env.device)(default), default, atol=_SAME_ANGLE):
+        raise ValueError("the default pose is no mirror image of itself")
+    counterparts = [bodies.index(_counterpart(body, sides)) for body in bodies]
+    terms: Mapping[str, Reflection] = {
+        "command": joints.repeated(2),
+        "motion_anchor_pos": POLAR,
+        "motion_anchor_ori": TURN,
+        "body_pos": Reflection.blocks(counterparts, *POLAR.sign),
+        "body_ori": Reflection.blocks(counterparts, *TURN.sign),
+        "base_lin_vel": POLAR,
+        "base_ang_vel": AXIAL,
+        "joint_pos": joints,
+        "joint_vel": joints,
+        "actions": joints,
+    }
+    return TaskMirror(terms, actions=joints)
+
+
+def mirrored_state(env: ManagerEnv, joints: ReflectTensor, qpos: Tensor, qvel: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the (N, nq) and (N, nv) mirror images of states of a robot with a free root, about the world's x-z plane.
+
+    Args:
+        env: of the robot.
+        joints: the reflection of its joints, as `joint_reflection` returns it.
+        qpos: (N, nq) positions.
+        qvel: (N, nv) velocities.
+    """
+    polar, axial = POLAR.on(env.device), AXIAL.on(env.device)
+    default = env.joints.default_pos
+    position, turn, angles = qpos[:, :3], qpos[:, 3:7], qpos[:, 7:]
+    positions = [polar(position), turn[:, :1], axial(turn[:, 1:]), default + joints(angles - default)]
+    velocities = [polar(qvel[:, :3]), axial(qvel[:, 3:6]), joints(qvel[:, 6:])]
+    return torch.cat(positions, dim=1), torch.cat(velocities, dim=1)
 
 
 def mirror_of(env: ManagerEnv) -> Mirror | None:
