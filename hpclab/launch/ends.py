@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from hpclab.launch import accounting, jobs, queue
+from hpclab.launch.failures import first_error
+from hpclab.launch.starved_tasks import blame, job_output, starved_hosts
 from hpclab.run_folder import RunFolder
 
 CAUSES: Final[Mapping[str, jobs.Cause]] = {
@@ -44,6 +46,11 @@ def _end_of(run: RunFolder, attempt: jobs.Attempt, job_id: str | None, num_start
         return "cancelled", "killed after hpclab cancel, before it had ended"
     if attempt.launcher != "slurm":
         return "crashed", "ended without a word"
+    if attempt.job_id and (starved := starved_hosts(run, attempt, job_output(run, attempt.job_id))):
+        first = first_error(run, attempt.number)
+        if first is None or first.in_collective:
+            blame(run, attempt, starved)
+        return "crashed", f"killed before it could say so itself: {first_error(run, attempt.number)}"
     stop_file = run.stop_file(attempt.number)
     why = stop_file.read_text() if stop_file.exists() else None
     known: jobs.Cause | None = None

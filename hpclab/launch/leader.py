@@ -28,6 +28,7 @@ from hpclab.launch.preemption import Decision, Notices, decide
 from hpclab.launch.preemption_watch import PreemptionWatch
 from hpclab.launch.rank import run_rank
 from hpclab.launch.ssh import SshNodes
+from hpclab.launch.starved_tasks import start_words
 from hpclab.launch.torchrunx_launcher import Nodes, launch
 from hpclab.launch.walltime import WalltimeWatch
 from hpclab.launch.watching import watching
@@ -103,9 +104,10 @@ class Leader:
     def _crashed(self, attempt: int, error: Exception, notices: Notices, *, through_submitit: bool) -> NoReturn:
         """Record which node or rank failed first, and requeue within the budget, else fail."""
         cause: jobs.Cause = "crashed"
-        note = describe(self._run, attempt, error)
         began = not isinstance(error, HpclabError)  # else it says itself which node it was
-        if began and (lost := lost_node(self._run, attempt, self._handover)) is not None:
+        lost = lost_node(self._run, attempt, self._handover) if began else None  # first: it waits for late words
+        note = describe(self._run, attempt, error)
+        if lost is not None:
             cause, note = lost.cause, f"{lost}; then {note}"
         self._say(note)
         # One in a terminal's foreground fails where its user sees it; a launch that cannot be never will be.
@@ -181,7 +183,7 @@ class Leader:
         self._handover.put("attempt", str(attempt))
         if self._notice_names(notices) or self._run.cancel_request.exists():
             self._run.stop_file(attempt).touch()  # it came before there was a stop file to touch
-        self._say(f"attempt {attempt} of {self._run.path}: job {node.job_id}, nodes {', '.join(node.hosts)}")
+        self._say(f"{start_words(self._run, attempt)}job {node.job_id}, nodes {', '.join(node.hosts)}")
         return attempt
 
     def _launch(self, attempt: int) -> tuple[Outcome | None, Exception | None]:

@@ -13,6 +13,7 @@ from hpclab.launch import jobs, queue
 from hpclab.launch.failures import OUT_OF_MEMORY, first_error, silent_ends
 from hpclab.launch.handover import Handover
 from hpclab.launch.out_of_memory import hosts_without_memory
+from hpclab.launch.starved_tasks import blame, job_output, starved_hosts
 from hpclab.run_folder import RunFolder
 
 _POLL_S = 0.25
@@ -43,7 +44,9 @@ def note_lost_nodes(stop_file: Path, hosts: Sequence[str]) -> list[str]:
 
 
 def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float | None = None) -> LostNode | None:
-    """Return the node whose loss ended an attempt; None when a rank of a node that still talks failed first.
+    """Return the node whose loss ended an attempt; None when a rank failed first, which `first_error` then names.
+
+    A node whose task was killed for lack of memory counts as its first rank's failure.
 
     Args:
         run: its error files and launcher's log are read.
@@ -54,21 +57,27 @@ def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float
     """
     if wait_s is None:
         wait_s = _WAIT_ENDING_S if run.stop_file(attempt).exists() else _WAIT_S
+    started = next(one for one in jobs.read(run) if one.number == attempt)
+    output = job_output(run, started.job_id) if started.job_id is not None else None
     end = time.monotonic() + wait_s
     while True:
-        killed = _killed_agent(run, attempt, handover)
+        killed = _killed_agent(run, started, handover)
         if killed is not None:
             return killed
         first = first_error(run, attempt)
         if first is not None and not first.in_collective:
             return None
-        silent = _silent_hosts(run, attempt)
+        silent = _silent_hosts(run, started)
         if not silent:
+            return None
+        starved = [host for host in starved_hosts(run, started, output) if host in silent]
+        if starved:
+            blame(run, started, starved)
             return None
         if time.monotonic() > end:
             break
         time.sleep(_POLL_S)
-    if len(silent) == len(_hosts(run, attempt)):
+    if len(silent) == len(started.hosts):
         return None  # nobody says anything: nothing tells the nodes apart
     return LostNode(silent[0], "node_failure", "no word from this node and its ranks")
 
@@ -78,27 +87,21 @@ def describe_exit(code: int) -> str:
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def _killed_agent(run: RunFolder, attempt: int, handover: Handover) -> LostNode | None:
-    hosts = _hosts(run, attempt)
+def _killed_agent(run: RunFolder, started: jobs.Attempt, handover: Handover) -> LostNode | None:
     ended = [json.loads(path.read_text()) | {"index": path.stem} for path in handover.folder.glob("*.ended")]
     if not ended:
         return None
     first = min(ended, key=lambda record: float(record["time"]))
-    host, code = hosts[int(first["index"])], int(first["code"])
-    starved = code == -signal.SIGKILL and host in hosts_without_memory(run, attempt)
+    host, code = started.hosts[int(first["index"])], int(first["code"])
+    starved = code == -signal.SIGKILL and host in hosts_without_memory(run, started.number)
     return LostNode(host, "crashed", f"its agent {describe_exit(code)}{f': {OUT_OF_MEMORY}' if starved else ''}")
 
 
-def _silent_hosts(run: RunFolder, attempt: int) -> list[str]:
-    hosts = _hosts(run, attempt)
-    started = next(one for one in jobs.read(run) if one.number == attempt)
+def _silent_hosts(run: RunFolder, started: jobs.Attempt) -> list[str]:
+    hosts = started.hosts
     workers = started.num_workers // len(hosts)
-    spoke = {error.host for error in silent_ends(run, attempt)}
-    for path in run.logs(attempt).glob("error-*.json"):
+    spoke = {error.host for error in silent_ends(run, started.number)}
+    for path in run.logs(started.number).glob("error-*.json"):
         rank = int(path.stem.removeprefix("error-"))
         spoke.add(hosts[min(rank // workers, len(hosts) - 1)])
     return [host for host in hosts if host not in spoke]
-
-
-def _hosts(run: RunFolder, attempt: int) -> tuple[str, ...]:
-    return next((one.hosts for one in jobs.read(run) if one.number == attempt), ())

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import MutableMapping, Sequence
 
+from hpclab.launch import out_of_memory
 from hpclab.launch.agent_host import AgentHost
 from hpclab.launch.devices import visible_gpus
 from hpclab.launch.handover import Handover
@@ -37,7 +38,9 @@ def main() -> None:
     folder = Handover.path_of(job.run, node.job_id, node.restart)
     if not folder.is_dir():
         sys.exit(f"{folder}: not there; set run.root to a folder that all nodes share")
-    AgentHost(job, node, Handover(folder), unwanted=deserted.is_set).run()
+    handover = Handover(folder)
+    with out_of_memory.watched(job.run, handover, host=node.hosts[node.index]):
+        AgentHost(job, node, handover, unwanted=deserted.is_set).run()
     sys.stdout.flush()
     os._exit(0)  # a thread that still reads the input would keep the interpreter
 

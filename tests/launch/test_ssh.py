@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hpclab.launch import ssh_node
+from hpclab.launch import out_of_memory, ssh_node
 from hpclab.launch.allotted import parse_allotted
+from hpclab.launch.handover import Handover
+from hpclab.launch.node import Node
+from hpclab.launch.node_job import NodeJob
+from hpclab.launch.out_of_memory import hosts_without_memory
 from hpclab.launch.ssh import check_ssh, start_script
 from hpclab.launch.ssh_node import choose_gpus
+from hpclab.run_folder import RunFolder
 
 Program = Callable[[str, str], None]
 
@@ -76,3 +87,29 @@ def test_gpus_of_a_node_that_shows_more_than_the_job_has(
     variables: dict[str, str] = {}
     choose_gpus(variables, given, 2)
     assert variables.get("CUDA_VISIBLE_DEVICES") == chosen
+
+
+def test_a_node_that_loses_a_process_for_lack_of_memory_notes_it(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = NodeJob(str(run.path), 2, 1, use_gpus=False, walltime_min=60, signal_lead_s=120, torchrunx_logs="")
+    payload = {"job": asdict(job), "node": asdict(Node("11", 1, ("n1", "n2"), 0, pseudo=False)), "gpus": []}
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(json.dumps(payload).encode() + b"\n")))
+    Handover.of(run, "11", 0).put("attempt", "0")
+    run.logs(0).mkdir(parents=True)
+    kills = iter([7])
+    monkeypatch.setattr(out_of_memory, "num_kills", lambda: next(kills, 8))
+
+    class Agent:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def run(self) -> None:
+            end = time.monotonic() + 10
+            while hosts_without_memory(run, 0) != {"n2"}:
+                assert time.monotonic() < end, "the note of n2"
+
+    monkeypatch.setattr(ssh_node, "AgentHost", Agent)
+    monkeypatch.setattr("os._exit", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        ssh_node.main()
+    assert end.value.code == 0
