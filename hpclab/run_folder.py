@@ -3,7 +3,7 @@
 <run>/config.yaml  run.json  jobs.jsonl  lock  cancel
       code/  submitit/  logs/attempt-00/{launcher.log,rank-0000.log,error-0000.json,meeting.json,stop}
       checkpoints/iter-000050/...  checkpoints/latest
-      metrics/{metrics.jsonl,save_time.json,tensorboard/}
+      metrics/{metrics.jsonl,save_time.json,tensorboard/}  export/
 """
 
 from __future__ import annotations
@@ -64,6 +64,11 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         return self.path / "metrics"
+
+    @property
+    def export(self) -> Path:
+        """What other programs read: policy.onnx, model_49.pt."""
+        return self.path / "export"
 
     @property
     def save_time(self) -> Path:

@@ -43,6 +43,17 @@ def make_env(config: RunConfig, *, num_envs: int, device: torch.device, threads:
     return ManagerEnv(config.task, task, sim)
 
 
+def make_single_env(config: RunConfig) -> ManagerEnv:
+    """Build one environment on the CPU, whatever the run trains on: for what can be asked of its task.
+
+    Raises:
+        ConfigError: there is no such task, or it does not take the motion.
+    """
+    section = config.env.model_copy(update={"backend": "mujoco"})
+    config = config.model_copy(update={"env": section})
+    return make_env(config, num_envs=1, device=torch.device("cpu"), threads=1)
+
+
 def with_motion(name: str, task: TaskSpec, path: Path) -> TaskSpec:
     """Return the task with the motion of a file in place of its own.
 

@@ -7,8 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpclab.checkpoint import folder as disk
-from hpclab.checkpoint.inspect import find
+from hpclab.checkpoint.saved import Saved
 from hpclab.config.load import dump_config, load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import CheckpointError, ConfigError
@@ -79,22 +78,18 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
         CheckpointError: the checkpoint is damaged, or the file cannot be written.
     """
     if file_format not in FORMATS:
-        raise ConfigError(f"--format {file_format}: unknown; there is {', '.join(FORMATS)}")
-    folder = find(path)[0]
-    disk.verify(folder)
-    run = RunFolder(folder.parent.parent)
-    if not run.config.exists():
-        raise ConfigError(f"{folder}: is in no run's folder, so its settings are not known")
-    config = load_config(run.config)
+        raise ConfigError(
+            f"--format {file_format}: unknown; there is {', '.join(FORMATS)}. `hpclab export` writes a policy as ONNX"
+        )
+    saved = Saved.find(path)
 
     import torch
 
     from hpclab.checkpoint import rsl_rl
-    from hpclab.checkpoint.state import from_bytes
 
+    config = saved.config
     _require_exchangeable(config, rsl_rl.OPTIMIZERS)
-    file = folder / disk.SHARED_FILE
-    shared = from_bytes(file.read_bytes(), str(file))
+    shared = saved.read()
     counters = shared["counters"]
     exported = rsl_rl.to_file(
         shared["algorithm"],
@@ -102,7 +97,7 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
         control_steps=counters["control_steps"],
         config=config,
     )
-    target = output or run.path / "export" / f"model_{exported['iter']}.pt"
+    target = output or saved.run.export / f"model_{exported['iter']}.pt"
     buffer = io.BytesIO()
     torch.save(exported, buffer)
     try:
@@ -110,23 +105,19 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
         write_atomic(target, buffer.getvalue())
     except OSError as error:
         raise CheckpointError(f"{target}: cannot be written: {error.strerror}") from error
-    print(f"{target}: {folder.name} as RSL-RL 5.x saves it")
+    print(f"{target}: {saved.folder.name} as RSL-RL 5.x saves it")
     if left_out := sorted(shared["algorithm"].keys() - rsl_rl.EXPORTED):
         print(f"left out: {', '.join(left_out)}")
 
 
 def _training_state(recorded: Recorded, config: RunConfig) -> dict[str, Any]:
     """Return what ranks share: PPO's state, how far the task's curricula are, and the counters."""
-    import torch
-
     from hpclab.algorithms.make import make_algorithm
     from hpclab.checkpoint.rsl_rl import to_algorithm_state
     from hpclab.distributed.collectives import Collectives
-    from hpclab.envs.make import make_env
+    from hpclab.envs.make import make_single_env
 
-    # One environment on the CPU, for the sizes of its observations.
-    section = config.env.model_copy(update={"backend": "mujoco"})
-    env = make_env(config.model_copy(update={"env": section}), num_envs=1, device=torch.device("cpu"), threads=1)
+    env = make_single_env(config)
     fresh = make_algorithm(
         config,
         observation_dims=env.observation_dims,

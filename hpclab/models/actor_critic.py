@@ -45,16 +45,21 @@ class Network(nn.Module):
             state: what is remembered of the N environments.
             advance: whether `state` takes the step too, in place.
         """
+        outputs, after = self.step(observations, state)
+        if advance:
+            for tensor, value in zip(state, after, strict=True):
+                tensor.copy_(value)
+        return outputs
+
+    def step(self, observations: Tensor, state: State = ()) -> tuple[Tensor, State]:
+        """Return the outputs for one step of raw observations, and what is remembered after it; see `outputs`."""
         features: Tensor = self.normalizer(observations)
         if self.encoder is not None:
             features = self.encoder(features)
+        after: State = ()
         if self.rnn is not None:
             features, after = self.rnn(features, state)
-            if advance:
-                for tensor, value in zip(state, after, strict=True):
-                    tensor.copy_(value)
-        outputs: Tensor = self.mlp(features)
-        return outputs
+        return self.mlp(features), after
 
     def outputs_again(self, normalized: Tensor, history: History | None) -> tuple[Tensor, State]:
         """Return the outputs for observations that are normalised already, to learn from them, and the memory after.
