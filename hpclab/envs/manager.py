@@ -16,7 +16,7 @@ from hpclab.envs.mirror import Mirror
 from hpclab.envs.observations import ObservationManager
 from hpclab.envs.rewards import MetricManager, RewardManager
 from hpclab.envs.sim.sim import Sim
-from hpclab.envs.spec import Action, Command, Curriculum, TaskSpec, Tracker
+from hpclab.envs.spec import Action, ActionMeaning, Command, Curriculum, TaskSpec, Tracker, meaning_of
 from hpclab.envs.terminations import TerminationManager
 from hpclab.envs.terms.mirror import mirror_of
 from hpclab.envs.vec_env import EpisodeTotals, Observations, Step
@@ -95,6 +95,10 @@ class ManagerEnv:
     def observation_dims(self) -> dict[str, int]:
         """Size of each observation group."""
         return dict(self.observations.dims)
+
+    def action_meaning(self) -> ActionMeaning | None:
+        """Return what actions ask of the robot, where the task's action says so."""
+        return meaning_of(self._action)
 
     def mirror(self) -> Mirror | None:
         """Return what observations and actions look like in the mirror, where the task says so.

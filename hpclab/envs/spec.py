@@ -86,11 +86,30 @@ class EventTerm(Term):
     """Range of the time between two interval events of an environment [s]."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionMeaning:
+    """What policy actions ask of a robot, for programs that let them act on a real one: offset + scale * action."""
+
+    quantity: Literal["position", "velocity", "effort"]
+    """Of what targets are set [rad, rad/s, N m; for slides m, m/s, N]."""
+    names: tuple[str, ...]
+    """Joints, or for efforts actuators, in the order of the actions."""
+    scale: tuple[float, ...]
+    offset: tuple[float, ...]
+    clip: tuple[float, float] | None = None
+    """Actions are cut to this range first."""
+    stiffness: tuple[float, ...] | None = None
+    """Effort by error of position [N m/rad or N/m], of each joint; None: the drives are no proportional ones."""
+    damping: tuple[float, ...] | None = None
+    """Effort by error of velocity [N m s/rad or N s/m]."""
+
+
 class Action(Protocol):
     """Turns policy actions into actuator inputs.
 
     One that also has a method `before_substep(self) -> None` is called before each physics substep, to write `sim.ctrl`
-    from the current state of the joints.
+    from the current state of the joints. One that has a method `meaning(self) -> ActionMeaning` says what its actions
+    ask for, and `hpclab export` hands it on.
     """
 
     num_actions: int
@@ -98,6 +117,12 @@ class Action(Protocol):
     def apply(self, actions: Tensor) -> None:
         """Write `sim.ctrl` for (N, num_actions) raw actions."""
         ...
+
+
+def meaning_of(action: Action) -> ActionMeaning | None:
+    """Return what an action says that it asks for; None: it does not say."""
+    say: Callable[[], ActionMeaning | None] | None = getattr(action, "meaning", None)
+    return None if say is None else say()
 
 
 class Tracker:

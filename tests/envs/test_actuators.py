@@ -141,9 +141,9 @@ def undamped(spec: mujoco.MjSpec) -> None:
         actuator.biasprm[2] = 0.0
 
 
-def modelled(**params: Any) -> ManagerEnv:
-    pd = Term(PD, GAINS | {"damping": 0.0})
-    action = Term(drives.ModelledDrives, {"target": "position", "scale": scale, "actuator": pd, **params})
+def modelled(pd: dict[str, Any] | None = None, **params: Any) -> ManagerEnv:
+    drive = Term(PD, GAINS | (pd or {"damping": 0.0}))
+    action = Term(drives.ModelledDrives, {"target": "position", "scale": scale, "actuator": drive, **params})
     return go1(action, legged.as_motors)
 
 
@@ -159,16 +159,34 @@ def test_targets_of_modelled_drives_arrive_late_by_their_delay() -> None:
     assert torch.equal(positions(modelled(delay=(4, 4)), SEQUENCE), shifted)
 
 
-def test_velocity_and_effort_targets_reach_their_joints() -> None:
-    env = go1(Term(drives.JointTargets, {"scale": 2.0}), lambda spec: legged.as_velocity_servos(spec, 1.5))
+def test_actions_say_what_they_ask_for() -> None:
+    env = go1(Term(drives.Delayed, {"action": POSITION, "substeps": (0, 0)}))
+    native, own = env.action_meaning(), modelled({"stiffness_scale": (0.5, 1.5)}).action_meaning()
+    assert native is not None
+    assert own is not None
+    assert (native.quantity, native.names) == (own.quantity, own.names) == ("position", env.joints.names)
+    for numbers in ("scale", "offset", "stiffness", "damping"):
+        assert getattr(native, numbers) == pytest.approx(getattr(own, numbers), rel=1e-6), numbers
+    env.step(SEQUENCE[0])
+    asked = torch.tensor(native.offset) + torch.tensor(native.scale) * SEQUENCE[0]
+    torch.testing.assert_close(env.sim.ctrl[:, env.joints.actuators(env.sim.model)], asked)
+
+
+@pytest.mark.parametrize(
+    ("convert", "quantity"),
+    [(lambda spec: legged.as_velocity_servos(spec, 1.5), "velocity"), (legged.as_motors, "effort")],
+    ids=["velocity", "effort"],
+)
+def test_velocity_and_effort_targets_reach_their_joints(convert: Callable[..., None], quantity: str) -> None:
+    env = go1(Term(drives.JointTargets, {"scale": 2.0}), convert)
     env.step(SEQUENCE[0])
     calf = env.joints.names.index("FL_calf_joint")
     actuator = env.sim.model.actuator("FL_calf_joint").id
     assert actuator != calf
     torch.testing.assert_close(env.sim.ctrl[:, actuator], 2.0 * SEQUENCE[0][:, calf])
-    motors = go1(Term(drives.JointTargets, {"scale": 3.0}), legged.as_motors)
-    motors.step(SEQUENCE[0])
-    torch.testing.assert_close(motors.sim.ctrl[:, actuator], 3.0 * SEQUENCE[0][:, calf])
+    meaning = env.action_meaning()
+    assert meaning is not None
+    assert (meaning.quantity, meaning.scale, meaning.offset) == (quantity, (2.0,) * 12, (0.0,) * 12)
 
 
 def test_models_want_plain_motors() -> None:

@@ -24,6 +24,7 @@ class PD:
 
     Attributes:
         stiffness, damping: (N, J), of each environment for the whole training [N m/rad, N m s/rad or N/m, N s/m].
+        nominal_stiffness, nominal_damping: (J,) as given, before the factors drawn.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class PD:
         joints = len(env.joints.names)
         self.stiffness = env.buffers.per_env("actuator/stiffness", joints)
         self.damping = env.buffers.per_env("actuator/damping", joints)
-        self.stiffness.uniform_(*stiffness_scale).mul_(per_joint(env, stiffness))
-        self.damping.uniform_(*damping_scale).mul_(per_joint(env, damping))
+        self.nominal_stiffness, self.nominal_damping = per_joint(env, stiffness), per_joint(env, damping)
+        self.stiffness.uniform_(*stiffness_scale).mul_(self.nominal_stiffness)
+        self.damping.uniform_(*damping_scale).mul_(self.nominal_damping)
         self.effort_limit = per_joint(env, effort_limit)
 
     def effort(self, drive: Drive) -> Tensor:

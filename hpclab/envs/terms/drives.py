@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from hpclab.envs.actuators.actuator import Actuator, Drive
+from hpclab.envs.actuators.pd import PD
 from hpclab.envs.delay import DelayLine
-from hpclab.envs.spec import Term
+from hpclab.envs.spec import ActionMeaning, Term, meaning_of
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
@@ -31,6 +32,7 @@ class JointTargets:
     """
 
     def __init__(self, env: ManagerEnv, *, scale: Scale) -> None:
+        self._env = env
         self._ctrl = env.sim.ctrl
         self._scale = _scale(env, scale)
         self._joint_of_actuator = _joint_of_actuator(env)
@@ -39,6 +41,16 @@ class JointTargets:
     def apply(self, actions: Tensor) -> None:
         """Write the targets of (N, J) actions, in the order of the joints."""
         torch.index_select(actions * self._scale, 1, self._joint_of_actuator, out=self._ctrl)
+
+    def meaning(self) -> ActionMeaning:
+        """Return what actions ask for: efforts where all actuators are plain motors."""
+        motors = (self._env.sim.model.actuator_biastype == mujoco.mjtBias.mjBIAS_NONE).all()
+        return ActionMeaning(
+            quantity="effort" if motors else "velocity",
+            names=self._env.joints.names,
+            scale=tuple(self._scale.tolist()),
+            offset=(0.0,) * self.num_actions,
+        )
 
 
 class ModelledDrives:
@@ -73,7 +85,7 @@ class ModelledDrives:
         self.num_actions = len(env.joints.names)
         self._actuator: Actuator = actuator.bind(env)
         self._delay = DelayLine(env, "actuator/delayed", delay, self.num_actions) if delay[1] > 0 else None
-        self._kind = target
+        self._kind: Literal["position", "velocity", "effort"] = target
         self._rest = {
             "position": env.joints.default_pos.expand(env.num_envs, -1),
             "velocity": torch.zeros(env.num_envs, self.num_actions, device=env.device),
@@ -92,6 +104,18 @@ class ModelledDrives:
         measured = self._joints.pos + self._joints.encoder_bias
         drive = Drive(targets["position"], targets["velocity"], targets["effort"], measured, self._joints.vel)
         torch.index_select(self._actuator.effort(drive), 1, self._joint_of_actuator, out=self._ctrl)
+
+    def meaning(self) -> ActionMeaning:
+        """Return what actions ask for, with the gains of drives that have some."""
+        drives = self._actuator if isinstance(self._actuator, PD) else None
+        return ActionMeaning(
+            quantity=self._kind,
+            names=self._joints.names,
+            scale=tuple(self._scale.tolist()),
+            offset=tuple(self._rest[self._kind][0].tolist()),
+            stiffness=None if drives is None else tuple(drives.nominal_stiffness.tolist()),
+            damping=None if drives is None else tuple(drives.nominal_damping.tolist()),
+        )
 
 
 class Delayed:
@@ -113,6 +137,10 @@ class Delayed:
     def before_substep(self) -> None:
         """Write the inputs of some substeps ago."""
         self._ctrl.copy_(self._delay(self._wanted))
+
+    def meaning(self) -> ActionMeaning | None:
+        """Return what the other action says, where it says something."""
+        return meaning_of(self._action)
 
 
 def _scale(env: ManagerEnv, scale: Scale) -> Tensor:
