@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 
 from hpclab.launch import detached, environment
 from hpclab.launch.handover import POLL_S, Handover
+from hpclab.launch.kernel_cache import keep_on_node
 from hpclab.launch.network import LOOPBACK, interface_of, reachable_address
 from hpclab.launch.node import Node
 from hpclab.launch.node_job import NodeJob
+from hpclab.launch.node_scratch import temporary_folder
 
 _COMMAND_WAIT_S = 900.0
 _GRACE_S = 5.0
@@ -46,7 +49,12 @@ class AgentHost:
         if self._handover.wait_for(f"{name}.command", "outcome", timeout_s=_COMMAND_WAIT_S) != f"{name}.command":
             return False
         command = self._handover.get(f"{name}.command") or ""
-        process = detached.start(command, self._environment())
+        variables = self._environment()
+        with temporary_folder(variables):
+            self._follow(detached.start(command, variables), name)
+        return True
+
+    def _follow(self, process: subprocess.Popen[bytes], name: str) -> None:
         try:
             self._handover.put_process(f"{name}.agent", process.pid)
             over_since: float | None = None
@@ -65,11 +73,12 @@ class AgentHost:
                     self._handover.put(f"{name}.ended", end)
         finally:
             detached.end(process, grace_s=0.0)
-        return True
 
     def _environment(self) -> dict[str, str]:
         variables = environment.local() if self._node.pseudo else dict(os.environ)
         environment.share_cores(variables, self._job.workers_per_node)
+        if problem := keep_on_node(variables):
+            print(problem, flush=True)
         interface = interface_of(node_address(self._node))
         if interface is not None:
             # By itself gloo uses what the host's own name resolves to, often 127.0.1.1.

@@ -17,7 +17,6 @@ CARRIED = (
     "USER",
     "LANG",
     "LC_*",
-    "TMPDIR",
     "XDG_CACHE_HOME",
     "LD_LIBRARY*",
     "LIBRARY_PATH",
@@ -39,7 +38,7 @@ CARRIED = (
 """What torchrunx sets on every node as it is on the first one."""
 
 # Right on one node and wrong on the next: each node keeps its own.
-_OF_ONE_NODE = frozenset({"CUDA_VISIBLE_DEVICES"})
+_OF_ONE_NODE = frozenset({"CUDA_VISIBLE_DEVICES", "HPCLAB_TMPDIR"})
 
 _RANK_VARIABLES = frozenset(
     {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}

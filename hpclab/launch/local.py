@@ -13,6 +13,7 @@ from hpclab.launch import detached, environment, jobs
 from hpclab.launch.failures import describe
 from hpclab.launch.follow import Following
 from hpclab.launch.network import LOOPBACK, interface_of
+from hpclab.launch.node_scratch import temporary_folder
 from hpclab.launch.preemption import Notices
 from hpclab.launch.rank import run_rank
 from hpclab.launch.torchrunx_launcher import Nodes, launch
@@ -33,7 +34,8 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
     """
     attempt = jobs.begin(run, "local", hosts=[LOOPBACK], num_workers=len(devices))
     run.logs(attempt).mkdir(parents=True, exist_ok=True)
-    agents = _Agents(_worker_environment(len(devices)))
+    variables = _worker_environment(len(devices))
+    agents = _Agents(variables)
     stop_file = run.stop_file(attempt)
 
     def on_notice(number: signal.Signals) -> None:
@@ -48,7 +50,12 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
     note = ""
     spec = WorkerSpec(str(run.path), attempt, tuple(devices), console=False, master_addr=LOOPBACK)
     try:
-        with Notices(on_notice, _SIGNALS) as notices, Following(run.rank_log(attempt, 0), sys.stdout), agents:
+        with (
+            Notices(on_notice, _SIGNALS) as notices,
+            Following(run.rank_log(attempt, 0), sys.stdout),
+            temporary_folder(variables),
+            agents,
+        ):
             outcome: Outcome = launch(
                 run_rank,
                 spec,

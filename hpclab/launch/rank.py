@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hpclab.launch.detached import die_with_parent
 from hpclab.launch.devices import node_gpus
-from hpclab.launch.kernel_cache import keep_on_node, turn_file
+from hpclab.launch.kernel_cache import turn_file
 from hpclab.run_folder import RunFolder, write_atomic
 from hpclab.worker.spec import Outcome, WorkerSpec
 
@@ -33,9 +33,7 @@ def run_rank(spec: WorkerSpec, devices_by_node: tuple[tuple[str, ...], ...] | No
             spec = replace(spec, devices=devices_by_node[int(os.environ["GROUP_RANK"])])
         elif not spec.devices:
             spec = replace(spec, devices=node_gpus(int(os.environ["LOCAL_WORLD_SIZE"])))
-        if problem := keep_on_node(os.environ):
-            print(problem, flush=True)
-        spec = replace(spec, kernel_turn=turn_file(RunFolder(Path(spec.run_folder)), spec.attempt, os.environ))
+        spec = replace(spec, kernel_turn=turn_file(os.environ))
         from hpclab.worker.main import run_worker
 
         return run_worker(spec)

@@ -94,7 +94,6 @@ def train(
         failure,
     ):
         runner = _runner(config, run, env, device, collectives, stop)
-        turn.forget()  # making the runner is collective: every rank has had its turn
         failure.iteration = lambda: runner.iteration
         runner.on_progress = watchdog.beat
         if context.rank == 0:

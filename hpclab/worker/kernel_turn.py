@@ -71,11 +71,6 @@ class KernelTurn:
                     self._mark.touch()
         self._hand_on(_READY if error is None else b"")
 
-    def forget(self) -> None:
-        """Remove the file, once every rank of the node has had its turn."""
-        if self._path is not None and self._first:
-            self._path.unlink(missing_ok=True)
-
     def _take(self, path: Path) -> None:
         # Locked before it gets its name: nobody can find it unlocked without the word in it, but for a dead owner.
         mine = path.with_name(f"{path.name}.{os.getpid()}")

@@ -8,11 +8,12 @@ from hpclab.launch import environment
 def test_workers_get_what_the_software_needs_and_nothing_of_a_node_or_a_rank() -> None:
     given = {
         "PATH": "/bin", "LD_LIBRARY_PATH": "/l", "NCCL_DEBUG": "INFO", "WANDB_API_KEY": "k", "OMP_NUM_THREADS": "2",
-        "MUJOCO_GL": "egl", "CUDA_HOME": "/cuda", "HOME": "/home/me",
+        "MUJOCO_GL": "egl", "CUDA_HOME": "/cuda", "HOME": "/home/me", "TMPDIR": "/a", "HPCLAB_TMPDIR": "/a",
         "CUDA_VISIBLE_DEVICES": "3", "SLURM_PROCID": "1", "RANK": "7", "EDITOR": "vi",
     }  # fmt: skip
     kept = environment.carried(given)
-    assert set(given) - set(kept) == {"CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "RANK", "EDITOR"}
+    left = {"CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "RANK", "EDITOR", "TMPDIR", "HPCLAB_TMPDIR"}
+    assert set(given) - set(kept) == left
 
 
 def test_a_local_run_does_not_see_the_job_around_it() -> None:

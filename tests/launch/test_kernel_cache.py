@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpclab.launch import kernel_cache
+from hpclab.launch import node_scratch
 from hpclab.launch.kernel_cache import keep_on_node, turn_file
-from hpclab.run_folder import RunFolder
+from hpclab.launch.node_scratch import temporary_folder
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_slurms_scratch_goes_before_the_temporary_folder(tmp_path: Path, folder:
 
 def test_without_either_it_is_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     made: list[Path] = []
-    monkeypatch.setattr(kernel_cache, "private_folder", lambda path: made.append(path) or path)
+    monkeypatch.setattr(node_scratch, "private_folder", lambda path: made.append(path) or path)
     variables = {"SLURM_JOB_ID": "1", "TMPDIR": ""}
     keep_on_node(variables)
     assert made == [Path("/tmp") / folder]
@@ -52,24 +52,9 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, folder: str) -> N
     assert "WARP_CACHE_PATH" not in variables
 
 
-def test_each_attempt_of_each_run_and_node_has_a_turn_of_its_own(tmp_path: Path, folder: str) -> None:
-    variables = {"TMPDIR": str(tmp_path), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "SLURM_JOB_ID": "7"}
-    run, other = RunFolder(Path("/runs/a")), RunFolder(Path("/runs/b"))
-    files = [
-        turn_file(run, 0, variables),
-        turn_file(run, 1, variables),
-        turn_file(other, 0, variables),
-        turn_file(run, 0, variables | {"GROUP_RANK": "1"}),  # two pseudo-nodes of one machine
-        turn_file(run, 0, variables | {"SLURM_JOB_ID": "8"}),
-        turn_file(run, 0, variables | {"SLURM_RESTART_COUNT": "1"}),
-    ]
-    assert len(set(files)) == len(files)
-    assert all(Path(file or "").parent == tmp_path / folder for file in files)
-    assert turn_file(run, 0, variables) == files[0], "the same for every rank of the node"
-
-
-def test_a_rank_alone_or_without_a_folder_of_its_own_waits_for_nobody(tmp_path: Path, folder: str) -> None:
-    variables = {"TMPDIR": str(tmp_path), "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0"}
-    assert turn_file(RunFolder(tmp_path), 0, variables) is None
-    (tmp_path / folder).symlink_to(tmp_path)
-    assert turn_file(RunFolder(tmp_path), 0, variables | {"LOCAL_WORLD_SIZE": "2"}) is None
+def test_a_nodes_ranks_have_one_turn_where_no_others_can_be(tmp_path: Path) -> None:
+    variables = {"TMPDIR": str(tmp_path), "LOCAL_WORLD_SIZE": "2"}
+    assert turn_file(variables) is None, "others write there too"
+    with temporary_folder(variables):
+        assert turn_file(variables) == f"{variables['TMPDIR']}/kernels"
+        assert turn_file(variables | {"LOCAL_WORLD_SIZE": "1"}) is None, "a rank that is alone waits for nobody"

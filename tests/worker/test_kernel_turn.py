@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -50,8 +49,6 @@ def test_the_others_wait_until_local_rank_0_is_ready(
     assert entered.is_set()
     assert "1 modules in" in caplog.text
     assert "local rank 0 has compiled the GPU kernels" in caplog.text
-    turn.forget()
-    assert os.listdir(tmp_path) == ["cache"]  # noqa: PTH208
 
 
 def test_a_dead_owner_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -65,7 +65,7 @@ def facts(node: Node) -> dict[str, Any]:
     """Return what this node is."""
     own = node.hosts[node.index]
     found, problem = gpus.query()
-    keep_on_node(os.environ)  # as every rank does
+    keep_on_node(os.environ)  # as every node's agent does
     cache = storage.check_kernel_cache()
     address = reachable_address(own, [host for host in node.hosts if host != own])
     interface = interface_of(address)
