@@ -78,7 +78,7 @@ def checkpoint_files(run: RunFolder, iteration: int) -> dict[str, Any]:
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Paths at which two nested states differ in any bit."""
+    """Paths at which two nested states differ in any bit, on whatever devices they are."""
     if isinstance(one, dict):
         if not isinstance(other, dict) or one.keys() != other.keys():
             return [f"{path}: keys"]
@@ -90,5 +90,5 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
         return [found for index, (a, b) in pairs for found in differences(a, b, f"{path}/{index}")]
     if isinstance(one, torch.Tensor):
         same = one.dtype == other.dtype and one.shape == other.shape
-        return [] if same and one.numpy().tobytes() == other.numpy().tobytes() else [path]
+        return [] if same and one.cpu().numpy().tobytes() == other.cpu().numpy().tobytes() else [path]
     return [] if one == other else [path]
