@@ -13,7 +13,7 @@ from tests.cluster.training import HPCLAB, PROJECT, Training, hpclab, write_conf
 
 pytestmark = pytest.mark.cluster
 END_S = 15.0
-"""Until the whole job has ended when one of its ranks has: by the clock of those who record it, not of a test that polls."""
+"""Until the whole job has ended when a rank has: by the clock of those who record it, not of a test that polls."""
 
 
 def test_two_nodes_train_to_the_end(cluster: SlurmCluster, tmp_path: Path) -> None:
