@@ -22,7 +22,7 @@ def nobody(mask: Tensor) -> bool:
 
     On other devices, which would have to be waited for, the answer is no.
     """
-    return mask.device.type == "cpu" and not mask.numpy().any()
+    return mask.is_cpu and not mask.any()  # NumPy's `any` takes three times as long after a physics step
 
 
 class IntervalEvent:
