@@ -23,7 +23,7 @@ from hpclab.envs.mirror import Mirror
 from hpclab.envs.vec_env import Observations, Step
 from hpclab.errors import CheckpointError
 from hpclab.models.actor_critic import Actor, Critic
-from hpclab.models.distribution import rows
+from hpclab.models.distribution import Parameters, rows
 from hpclab.models.memory import State, restore
 from hpclab.models.precision import compute_in
 from hpclab.storage.rollout import MiniBatch, Permutation, RolloutStorage, random_permutation
@@ -112,6 +112,7 @@ class PPO:
             [("actor", self.actor.normalizer), ("critic", self.critic.normalizer)], local=local
         )
         self._batch_statistics = BatchStatistics([self.actor, self.critic], self.collectives, self.weight, local=local)
+        self._acted: tuple[Tensor, Parameters]  # what the last `act` returned, and what it was drawn from
         self._deltas: list[Moments] = []  # of the rollout that waits for its update, over all ranks
 
     @property
@@ -131,24 +132,21 @@ class PPO:
 
     def start_rollout(self) -> None:
         """Begin a new rollout; one that was not finished is forgotten."""
-        self.storage.step = 0
+        self.storage.start()
         for group, state in self.states.items():
             self.storage.remember(group, state)
 
     @torch.inference_mode()
     def act(self, observations: Observations, actions: Tensor | None = None) -> Tensor:
         """Return (N, A) actions for a rollout step: sampled, or `actions` where a recording is replayed."""
-        storage, t = self.storage, self.storage.step
+        storage = self.storage
         distribution = self.actor(observations["actor"], self.states["actor"], advance=True)
         if actions is None:
             actions = self.actor.distribution.sample(distribution)
-        for group, buffer in storage.observations.items():
-            buffer[t] = observations[group]
-        storage.actions[t] = actions
-        for buffer, parameter in zip(storage.distribution, distribution, strict=True):
-            buffer[t] = parameter
+        storage.observe(observations)
         if not self._values_wait:
-            storage.values[t] = self.critic(observations["critic"], self.states["critic"], advance=True)
+            storage.values[storage.step] = self.critic(observations["critic"], self.states["critic"], advance=True)
+        self._acted = actions, distribution
         return actions
 
     @torch.inference_mode()
@@ -159,12 +157,8 @@ class PPO:
     @torch.inference_mode()
     def process_step(self, step: Step) -> None:
         """Take the answer to the last `act`; local normalisers see the new observations."""
-        storage, t = self.storage, self.storage.step
         self._moments.step(step.observations)
-        storage.rewards[t] = step.rewards
-        storage.dones[t] = step.dones
-        storage.time_outs[t] = step.time_outs
-        storage.step += 1
+        self.storage.add(*self._acted, step.rewards, step.dones, step.time_outs)
         for tensor in self._remembered:
             tensor.masked_fill_(step.dones.unsqueeze(-1), 0.0)
 

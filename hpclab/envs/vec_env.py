@@ -16,7 +16,10 @@ Observations = dict[str, Tensor]
 
 
 class Step(NamedTuple):
-    """What one control step returns. Shapes: N environments of this rank."""
+    """What one control step returns. Shapes: N environments of this rank.
+
+    All but the observations are tensors of this step alone: the next one leaves them as they are.
+    """
 
     observations: Observations
     """After resets: for an environment that ended, the first observation of its next episode."""

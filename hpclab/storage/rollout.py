@@ -92,6 +92,35 @@ class RolloutStorage:
         self.states = {group: tuple(map(torch.zeros_like, state)) for group, state in (states or {}).items()}
         """What was remembered before the first step, by observation group."""
         self.step = 0
+        """The step that is next; `num_steps` when the rollout is complete."""
+        self._observed = {group: [buffer[t] for t in range(num_steps)] for group, buffer in self.observations.items()}
+        self._kept: list[tuple[Tensor, ...]] = []
+
+    def start(self) -> None:
+        """Begin a rollout; one that is not complete is forgotten."""
+        self.step = 0
+        self._kept.clear()
+
+    def observe(self, observations: Mapping[str, Tensor]) -> None:
+        """Copy the (N, D) observations, by group, with which the next step begins."""
+        for group, rows in self._observed.items():
+            rows[self.step].copy_(observations[group])
+
+    def add(self, actions: Tensor, distribution: Parameters, rewards: Tensor, dones: Tensor, time_outs: Tensor) -> None:
+        """Take a step; its tensors must stay as they are, because the last step writes all of them to the buffers.
+
+        Args:
+            actions: (N, A)
+            distribution: (N, A) each, or (A,) where all environments share it.
+            rewards, dones, time_outs: (N,)
+        """
+        self._kept.append((actions, *distribution, rewards, dones, time_outs))
+        self.step += 1
+        if self.step == self.num_steps:
+            buffers = (self.actions, *self.distribution, self.rewards, self.dones, self.time_outs)
+            for buffer, values in zip(buffers, zip(*self._kept, strict=True), strict=True):
+                buffer.copy_(torch.stack(values).view(self.num_steps, -1, *buffer.shape[2:]))
+            self._kept.clear()
 
     def remember(self, group: str, state: State) -> None:
         """Keep a copy of what the network of `group` remembers before the first step."""

@@ -71,3 +71,31 @@ def test_a_random_permutation_holds_every_sample_once_and_follows_the_seed():
     assert torch.equal(first, random_permutation(20, CPU))
     assert torch.equal(first.sort().values, torch.arange(20))
     assert not torch.equal(first, torch.arange(20))
+
+
+def test_a_rollout_holds_what_each_step_gave_it_and_one_that_was_left_is_forgotten():
+    storage = RolloutStorage(2, N, {"actor": 2}, 2, CPU)
+    generator = torch.Generator().manual_seed(0)
+    std = torch.tensor([0.5, 2.0])  # shared by all environments
+    observations = torch.zeros(N, 2)  # changes in place
+    expected: dict[str, list[torch.Tensor]] = {name: [] for name in ("observations", "actions", "mean", "rewards")}
+    for num_steps in (1, 2):
+        storage.start()
+        for kept in expected.values():
+            kept.clear()
+        for _ in range(num_steps):
+            actions, mean = torch.rand(2, N, 2, generator=generator)
+            rewards = torch.rand(N, generator=generator)
+            observations.uniform_(generator=generator)
+            storage.observe({"actor": observations})
+            storage.add(actions, (mean, std), rewards, rewards > 0.5, rewards > 0.75)
+            for name, value in zip(expected, (observations.clone(), actions, mean, rewards), strict=True):
+                expected[name].append(value)
+    rewards = torch.stack(expected["rewards"])
+    assert torch.equal(storage.observations["actor"], torch.stack(expected["observations"]))
+    assert torch.equal(storage.actions, torch.stack(expected["actions"]))
+    assert torch.equal(storage.distribution[0], torch.stack(expected["mean"]))
+    assert torch.equal(storage.distribution[1], std.expand(2, N, 2))
+    assert torch.equal(storage.rewards, rewards)
+    assert torch.equal(storage.dones, rewards > 0.5)
+    assert torch.equal(storage.time_outs, rewards > 0.75)
