@@ -48,20 +48,24 @@ _WARM_UP_ITERATIONS = 2
 class BarePhysics:
     """A metrics sink that repeats the physics of each rollout without anything around it, and keeps the times."""
 
-    def __init__(self, sim: MujocoSim, threads: int) -> None:
+    def __init__(self, sim: MujocoSim, num_steps: int, threads: int) -> None:
         self.records: list[Record] = []
         self.times_s: list[float] = []
         self._sim = sim
         self._batch = Batch(sim.model, sim.num_envs, threads)
         self._ctrl = self._batch.bind("ctrl")
-        self._steps: list[tuple[np.ndarray, np.ndarray]] = []  # state and actuator inputs before each control step
+        # before each control step; made once, because making them within a rollout would count as its time
+        self._states = np.zeros((num_steps, *sim.states.shape))
+        self._inputs = np.zeros((num_steps, *self._ctrl.shape))
+        self._num_recorded = 0
         self._step = sim.step
         sim.step = self._record_and_step  # type: ignore[method-assign]
 
     def write(self, record: Record) -> None:
         """Repeat the rollout that `record` is of."""
         total = 0.0
-        for states, inputs in self._steps:
+        assert self._num_recorded == len(self._states)
+        for states, inputs in zip(self._states, self._inputs, strict=True):
             self._batch.state[:] = states
             self._ctrl[:] = inputs
             start = time.perf_counter()
@@ -69,14 +73,16 @@ class BarePhysics:
             total += time.perf_counter() - start
         self.times_s.append(total)
         self.records.append(record)
-        self._steps.clear()
+        self._num_recorded = 0
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _record_and_step(self, control: Callable[[], None] | None = None) -> None:
         assert control is None, "actuators that act in every substep are not repeated"
-        self._steps.append((self._sim.states.copy(), self._sim.ctrl.numpy().astype(np.float64)))
+        self._states[self._num_recorded] = self._sim.states
+        self._inputs[self._num_recorded] = self._sim.ctrl.numpy()
+        self._num_recorded += 1
         self._step()
 
 
@@ -99,7 +105,7 @@ def measure(num_envs: int, iterations: int, threads: int) -> dict[str, float]:
         runner = OnPolicyRunner(config, env, algorithm, Collectives(), store, lambda: False)
         runner.resume()
         assert isinstance(env.sim, MujocoSim), "mujoco.batch is what is measured"
-        physics = BarePhysics(env.sim, threads)
+        physics = BarePhysics(env.sim, config.algorithm.num_steps_per_env, threads)
         runner.learn(Reporter([physics]))
     env.close()
     values = [record.values for record in physics.records[_WARM_UP_ITERATIONS:]]
