@@ -58,7 +58,8 @@ def lost_node(run: RunFolder, attempt: int, handover: Handover, *, wait_s: float
     if wait_s is None:
         wait_s = _WAIT_ENDING_S if run.stop_file(attempt).exists() else _WAIT_S
     started = next(one for one in jobs.read(run) if one.number == attempt)
-    output = job_output(run, started.job_id) if started.job_id is not None else None
+    others = len(started.hosts) > 1  # than this one, whose task lives
+    output = job_output(run, started.job_id) if others and started.job_id is not None else None
     end = time.monotonic() + wait_s
     while True:
         killed = _killed_agent(run, started, handover)
