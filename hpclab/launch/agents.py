@@ -6,7 +6,7 @@ cgroup. Agents are deaf to notices: task 0 turns them into the stop file, all ra
 decides what becomes of the job.
 
 Called by `NodeJob` inside submitit's tasks (one per node), and without submitit by slurm/train.sbatch, which starts
-`srun --ntasks-per-node=1 python -m hpclab.launch.node_main run RUN`.
+`srun --ntasks-per-node=1 python -m hpclab.launch.node_main run RUN`. Without srun the batch step is the first task.
 """
 
 from __future__ import annotations

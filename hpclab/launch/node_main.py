@@ -1,7 +1,8 @@
 """The commands that slurm/train.sbatch runs: the same job as `hpclab submit`, without submitit.
 
-python -m hpclab.launch.node_main prepare CONFIG [key.sub=value ...]   once, in the batch step: prints the run folder
-python -m hpclab.launch.node_main run RUN                              once per node, under srun
+python -m hpclab.launch.node_main prepare CONFIG [key.sub=value ...]   once, in the batch step: prints `AGENTS RUN`
+python -m hpclab.launch.node_main run RUN                              under srun on every node for agents `tasks`,
+                                                                       else in the batch step
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from hpclab.launch.plan import plan_of, with_options
 from hpclab.run_folder import RunFolder
 
 
-def prepare(config_path: Path, overrides: list[str]) -> Path:
-    """Create or open the run in the name of the surrounding job, with as many nodes as the job has."""
+def prepare(config_path: Path, overrides: list[str]) -> str:
+    """Create or open the run in the name of the surrounding job, with as many nodes as the job has.
+
+    Returns:
+        `slurm.agents`, a space, and the run folder.
+    """
     job_id = own_job_id()
     if job_id is None:
         raise ConfigError("SLURM_JOB_ID is not set; start this with sbatch slurm/train.sbatch")
@@ -33,7 +38,7 @@ def prepare(config_path: Path, overrides: list[str]) -> Path:
         for note in opened.notes:
             print(note, file=sys.stderr)
         plan.run.submitit.mkdir(exist_ok=True)
-    return plan.run.path
+    return f"{config.slurm.agents} {plan.run.path}"
 
 
 def run(folder: Path) -> None:
@@ -42,7 +47,7 @@ def run(folder: Path) -> None:
 
     run_folder = RunFolder(folder.absolute())
     plan = plan_of(run_folder, load_config(run_folder.config))
-    run_node(plan.job(agents="tasks"), Node.of_slurm(), through_submitit=False)
+    run_node(plan.job(), Node.of_slurm(), through_submitit=False)
 
 
 def main(arguments: list[str]) -> None:

@@ -36,7 +36,10 @@ def check_allocation(request: Request, folder: Path) -> Iterator[Finding]:
         folder: on the file system that all nodes share.
     """
     if shutil.which("srun") is None:
-        yield error("nodes' job", "no srun here", "call hpclab doctor --nodes on a login node of the cluster")
+        agents = "ssh" if request.slurm.agents == "tasks" else request.slurm.agents
+        trial = f"hpclab submit CONFIG --nodes {request.plan.num_nodes} slurm.agents={agents} run.max_iterations=2"
+        action = f"call this on a login node; on a cluster without srun try the nodes with a short run: {trial}"
+        yield error("nodes' job", "no srun here, which starts the check on every node", action)
         return
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     scratch = Path(tempfile.mkdtemp(prefix=".hpclab-doctor-", dir=existing))

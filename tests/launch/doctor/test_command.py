@@ -33,7 +33,8 @@ def test_a_laptop_without_slurm_is_fine(
     assert os.listdir(tmp_path) == []  # noqa: PTH208
     code, text = doctor(capsys, "--nodes", "2")
     assert code == 1
-    assert "error   nodes' job      no srun here" in text
+    assert "error   nodes' job      no srun here, which starts the check on every node\n" in text
+    assert "hpclab submit CONFIG --nodes 2 slurm.agents=ssh run.max_iterations=2\n" in text
 
 
 def test_a_cluster_that_fits(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
