@@ -14,7 +14,8 @@ from hpclab.models.normalizers import RunningNormalizer
 
 def test_layers_are_linear_with_activations_between():
     network = mlp(4, (8, 6), 2, "elu")
-    assert [type(layer) for layer in network] == [nn.Linear, nn.ELU, nn.Linear, nn.ELU, nn.Linear]
+    kinds = (nn.Linear, nn.ELU, nn.Linear, nn.ELU, nn.Linear)
+    assert all(isinstance(layer, kind) for layer, kind in zip(network, kinds, strict=True))
     assert [layer.weight.shape for layer in network if isinstance(layer, nn.Linear)] == [(8, 4), (6, 8), (2, 6)]
 
 
