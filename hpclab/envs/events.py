@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def nobody(mask: Tensor) -> bool:
-    """Return whether there is no environment in `mask` (N,), on the CPU, where looking costs less than acting on none.
+    """Return whether `mask` is False everywhere, on the CPU, where looking costs less than acting on none.
 
     On other devices, which would have to be waited for, the answer is no.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.events import nobody
 from hpclab.envs.spec import Curriculum
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class VelocityRanges(Curriculum):
         self._ranges.copy_(self._tables.index_select(0, stage)[0])
 
     def step(self, ended: Tensor) -> None:
-        """Write the ranges of the current stage."""
-        self.start()
+        """Write the ranges of a stage that begins."""
+        if not nobody(self._from_step == self._step_count):
+            self.start()
 
     def state(self) -> Mapping[str, Tensor]:
         """Return the (2, 3) ranges."""
