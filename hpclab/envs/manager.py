@@ -150,6 +150,7 @@ class ManagerEnv:
     def _reset(self, mask: Tensor) -> None:
         if nobody(mask):
             return
+        self.terminations.close_episodes(mask)
         self.rewards.close_episodes(mask)
         self._metrics.close_episodes(mask)
         self.events.reset(mask)

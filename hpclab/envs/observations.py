@@ -23,8 +23,8 @@ class ObservationManager:
     def __init__(self, env: ManagerEnv, groups: Mapping[str, Mapping[str, ObservationTerm]]) -> None:
         self._terms: list[Callable[[], Tensor]] = []
         self._groups: dict[str, list[int]] = {}
-        self._noise: dict[str, Tensor] = {}
-        self._noisy: dict[str, slice] = {}
+        ranges: dict[str, Tensor] = {}
+        noisy: dict[str, slice] = {}
         self.slices: dict[str, dict[str, slice]] = {}
         """By group and term: the columns of the group that hold the term."""
         seen: list[ObservationTerm] = []
@@ -41,14 +41,18 @@ class ObservationManager:
             noise = [term.noise if term.is_plain else 0.0 for term in terms.values()]
             if any(noise):
                 columns = torch.repeat_interleave(torch.tensor(noise), torch.tensor(widths))
-                noisy = columns.nonzero()
-                self._noisy[group] = slice(int(noisy[0]), int(noisy[-1]) + 1)
-                self._noise[group] = columns[self._noisy[group]].to(env.device)
+                places = columns.nonzero()
+                noisy[group] = slice(int(places[0]), int(places[-1]) + 1)
+                ranges[group] = columns[noisy[group]].to(env.device)
         self.dims = {group: max(part.stop for part in slices.values()) for group, slices in self.slices.items()}
         self.values: Observations = {
             group: torch.zeros(env.num_envs, dim, device=env.device) for group, dim in self.dims.items()
         }
         """Every group (N, dim), as last computed; always the same tensors."""
+        self._noise: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # columns that get noise, its range, what is drawn
+        for group, part in noisy.items():
+            values = self.values[group][:, part]
+            self._noise[group] = (values, ranges[group], torch.zeros(values.shape, device=env.device))
 
     def _index_of(self, env: ManagerEnv, name: str, term: ObservationTerm, seen: list[ObservationTerm]) -> int:
         for index, other in enumerate(seen):
@@ -65,6 +69,6 @@ class ObservationManager:
         for group, indices in self._groups.items():
             torch.cat([values[index] for index in indices], dim=1, out=self.values[group])
             if group in self._noise:
-                noisy = self.values[group][:, self._noisy[group]]
-                noisy.addcmul_(torch.empty_like(noisy).uniform_(-1.0, 1.0), self._noise[group])
+                noisy, ranges, drawn = self._noise[group]
+                noisy.addcmul_(drawn.uniform_(-1.0, 1.0), ranges)
         return self.values

@@ -35,14 +35,21 @@ class TerminationManager:
         # summed over the environments when read, which is seldom
         self._counts = env.buffers.per_env("terminations/counts", len(ordered) + 1)
         self._by_tag = self._counts.t()
+        nowhere = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        self._fired = [nowhere] * len(ordered)
+        """(N,) bool by each term in the last control step."""
 
     def compute(self) -> tuple[Tensor, Tensor]:
         """Return (N,) bool masks: the episode ended; it ended by a time limit alone."""
         fired: list[Tensor] = [term() for term in self._terms]
         terminated = functools.reduce(operator.or_, fired[: self._num_terminations])
         dones = functools.reduce(operator.or_, fired[self._num_terminations :], terminated)
-        self._by_tag.add_(torch.cat([*fired, dones]).view(len(fired) + 1, -1))
+        self._fired = fired
         return dones, dones > terminated
+
+    def close_episodes(self, ended: Tensor) -> None:
+        """Book the episodes of environments in `ended` (N,), which the last `compute` has found."""
+        self._by_tag.add_(torch.cat([*self._fired, ended]).view(len(self._fired) + 1, -1))
 
     def read_totals(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Return how many episodes ended since the last call, and how many by each term; clear the counts."""
