@@ -29,6 +29,7 @@ app.add_typer(bench_app, name="bench")
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file that describes the run.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/g1.")]
+Saved = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="runs/g1 or runs/g1/checkpoints/iter-000050.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY.SUB=VALUE", help="Settings that replace the file's, e.g. env.num_envs=64."),
@@ -200,6 +201,20 @@ def logs(
 
 
 @app.command()
+def export(
+    path: Saved,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Else export/policy.onnx in the run's folder."),
+    ] = None,
+) -> None:
+    """Write a policy as ONNX, for robots (of a run's newest checkpoint, where a run is named)."""
+    from hpclab.export.command import export_policy
+
+    export_policy(path, output)
+
+
+@app.command()
 def cancel(run: Run) -> None:
     """End a run's job, or the process that trains it here."""
     from hpclab.launch.cancel import cancel
@@ -271,9 +286,6 @@ def bench_tune(
     tune(config, overrides or [], num_envs=num_envs, iterations=iterations, gpu_ids=ids)
 
 
-Saved = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="runs/g1 or runs/g1/checkpoints/iter-000050.")]
-
-
 @checkpoint_app.command("ls")
 def checkpoint_ls(path: Saved) -> None:
     """List a run's checkpoints, or what is inside one."""
@@ -319,7 +331,7 @@ def checkpoint_export(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Else export/model_N.pt in the run's folder.")
     ] = None,
 ) -> None:
-    """Write a checkpoint for RSL-RL or mjlab (a run's newest one, where a run is named)."""
+    """Write a checkpoint for RSL-RL or mjlab to train on (a run's newest one, where a run is named)."""
     from hpclab.launch.exchange import export_checkpoint
 
     export_checkpoint(path, file_format, output)

@@ -20,13 +20,13 @@ LAYERS = (
     {"config"},
     {"distributed", "envs", "models", "storage"},
     {"algorithms", "checkpoint", "metrics"},
-    {"runners"},
+    {"runners", "export"},
     {"worker"},
     {"launch"},
     {"cli"},
     {"__main__"},
 )
-HEAVY = {"torch", "numpy", "mujoco", "mujoco_warp", "warp", "torchrunx", "tensorboard", "wandb"}
+HEAVY = {"torch", "numpy", "mujoco", "mujoco_warp", "warp", "torchrunx", "tensorboard", "wandb", "onnx", "onnxruntime"}
 CONFIG = str(ROOT / "configs" / "g1.yaml")
 SIMULATORS = {"mujoco", "mujoco_warp", "warp"}
 COMMANDS = ("submit", "resume", "status", "logs", "cancel", "doctor.command")
@@ -126,7 +126,8 @@ def test_algorithms_know_no_simulator(path: Path) -> None:
     "module",
     ["hpclab.cli", "hpclab.errors", "hpclab.run_folder"]
     + [name_of(path) for path in MODULES if part_of(name_of(path)) == "config"]
-    + [f"hpclab.launch.{command}" for command in COMMANDS],
+    + [f"hpclab.launch.{command}" for command in COMMANDS]
+    + ["hpclab.export.command"],
 )
 def test_what_runs_on_a_login_node_imports_nothing_heavy(module: str) -> None:
     assert is_module(module.removesuffix(".__init__"))
