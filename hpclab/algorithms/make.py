@@ -12,6 +12,21 @@ from hpclab.algorithms.algorithm import Algorithm
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.mirror import Mirror
+from hpclab.envs.vec_env import VecEnv
+
+
+def algorithm_for(env: VecEnv, config: RunConfig, collectives: Collectives) -> Algorithm:
+    """Build the algorithm that learns from these environments; raises as `make_algorithm`."""
+    return make_algorithm(
+        config,
+        observation_dims=env.observation_dims,
+        num_actions=env.num_actions,
+        num_envs=env.num_envs,
+        device=env.device,
+        collectives=collectives,
+        step_dt=env.step_dt,
+        mirror=env.mirror,
+    )
 
 
 def make_algorithm(

@@ -112,20 +112,13 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
 
 def _training_state(recorded: Recorded, config: RunConfig) -> dict[str, Any]:
     """Return what ranks share: PPO's state, how far the task's curricula are, and the counters."""
-    from hpclab.algorithms.make import make_algorithm
+    from hpclab.algorithms.make import algorithm_for
     from hpclab.checkpoint.rsl_rl import to_algorithm_state
     from hpclab.distributed.collectives import Collectives
     from hpclab.envs.make import make_single_env
 
     env = make_single_env(config)
-    fresh = make_algorithm(
-        config,
-        observation_dims=env.observation_dims,
-        num_actions=env.num_actions,
-        num_envs=env.num_envs,
-        device=env.device,
-        collectives=Collectives(),
-    ).state_dict()
+    fresh = algorithm_for(env, config, Collectives()).state_dict()
     algorithm = to_algorithm_state(recorded, fresh, config)
     steps = recorded.control_steps
     if steps is None:

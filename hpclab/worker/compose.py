@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from hpclab.algorithms.make import make_algorithm
+from hpclab.algorithms.make import algorithm_for
 from hpclab.checkpoint.retention import Retention
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
@@ -93,7 +93,7 @@ def train(
         closing(_env(config, turn, num_envs=num_envs, device=device, threads=threads)) as env,
         failure,
     ):
-        runner = _runner(config, run, env, device, collectives, stop)
+        runner = _runner(config, run, env, collectives, stop)
         failure.iteration = lambda: runner.iteration
         runner.on_progress = watchdog.beat
         if context.rank == 0:
@@ -123,20 +123,10 @@ def _runner(
     config: RunConfig,
     run: RunFolder,
     env: VecEnv,
-    device: torch.device,
     collectives: Collectives,
     stop: StopRequest,
 ) -> OnPolicyRunner:
-    algorithm = make_algorithm(
-        config,
-        observation_dims=env.observation_dims,
-        num_actions=env.num_actions,
-        num_envs=env.num_envs,
-        device=device,
-        collectives=collectives,
-        step_dt=env.step_dt,
-        mirror=env.mirror,
-    )
+    algorithm = algorithm_for(env, config, collectives)
     digest = hashlib.sha256(run.config.read_bytes()).hexdigest()
     retention = Retention(config.run.keep_last, config.run.keep_every, config.run.keep_best)
     store = CheckpointStore(run.checkpoints, collectives, config_sha256=digest, retention=retention)

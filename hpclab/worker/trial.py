@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from hpclab.algorithms.make import make_algorithm
+from hpclab.algorithms.make import algorithm_for
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
@@ -39,16 +39,7 @@ def trial(config: RunConfig, *, device: torch.device, threads: int) -> Iterator[
         tempfile.TemporaryDirectory() as folder,
         closing(make_env(config, num_envs=num_envs, device=device, threads=threads)) as env,
     ):
-        algorithm = make_algorithm(
-            config,
-            observation_dims=env.observation_dims,
-            num_actions=env.num_actions,
-            num_envs=num_envs,
-            device=device,
-            collectives=alone,
-            step_dt=env.step_dt,
-            mirror=env.mirror,
-        )
+        algorithm = algorithm_for(env, config, alone)
         store = CheckpointStore(Path(folder), alone, config_sha256="")
         runner = OnPolicyRunner(config, env, algorithm, alone, store, lambda: False)
         runner.resume()
