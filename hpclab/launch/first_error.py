@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from math import isfinite
 
-from hpclab.errors import ConfigError
 from hpclab.launch import jobs
 from hpclab.launch.failures import RankError, first_error, launcher_traceback
 from hpclab.run_folder import RunFolder
@@ -26,10 +25,7 @@ def show_first_error(run: RunFolder, attempt: int | None) -> bool:
         ConfigError: no such attempt, or none at all.
     """
     attempts = jobs.read(run)
-    if not attempts:
-        raise ConfigError(f"{run.path}: has not started yet; see hpclab status {run.path}")
-    if attempt is not None and attempt >= len(attempts):
-        raise ConfigError(f"{run.path}: has no attempt {attempt}; the last one is {len(attempts) - 1}")
+    jobs.check_attempt(run, attempts, attempt)
     for number in range(len(attempts) - 1, -1, -1) if attempt is None else [attempt]:
         error = first_error(run, number)
         if error is not None:

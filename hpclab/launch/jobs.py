@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from hpclab.errors import ConfigError
 from hpclab.run_folder import RunFolder
 
 Cause = Literal["completed", "preempted", "timeout", "cancelled", "crashed", "node_failure", "no_progress"]
@@ -73,6 +74,18 @@ def read(run: RunFolder) -> list[Attempt]:
     for record in _records(run.jobs):
         (starts if record.get("event") == "start" else ends)[int(record["attempt"])] = record
     return [_attempt(number, starts[number], ends.get(number)) for number in sorted(starts)]
+
+
+def check_attempt(run: RunFolder, attempts: Sequence[Attempt], number: int | None) -> None:
+    """Check that an attempt is among those of a run; None is any.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not attempts:
+        raise ConfigError(f"{run.path}: has not started yet; see hpclab status {run.path}")
+    if number is not None and number >= len(attempts):
+        raise ConfigError(f"{run.path}: has no attempt {number}; the last one is {len(attempts) - 1}")
 
 
 def _attempt(number: int, start: dict[str, Any], end: dict[str, Any] | None) -> Attempt:

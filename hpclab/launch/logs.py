@@ -77,10 +77,7 @@ def _choose_attempt(run: RunFolder, attempt: int | None, *, follow: bool) -> int
         if not interruptible_wait():
             return None
         attempts = jobs.read(run)
-    if not attempts:
-        raise ConfigError(f"{run.path}: has not started yet; see hpclab status {run.path}")
-    if attempt is not None and attempt >= len(attempts):
-        raise ConfigError(f"{run.path}: has no attempt {attempt}; the last one is {len(attempts) - 1}")
+    jobs.check_attempt(run, attempts, attempt)
     return len(attempts) - 1 if attempt is None else attempt
 
 
