@@ -13,7 +13,7 @@ from hpclab.errors import CheckpointError
 class EpisodeTracker:
     """A ring of the last `window` finished episodes of this rank. Never waits for the device.
 
-    Episodes that end at the same step enter in the order of environments.
+    Episodes enter in the order in which they end, and those of the same step in the order of environments.
     """
 
     def __init__(self, num_envs: int, device: torch.device, window: int = 100) -> None:
@@ -27,22 +27,26 @@ class EpisodeTracker:
         self._places = torch.arange(window, device=device)
 
     @torch.inference_mode()
-    def step(self, rewards: Tensor, dones: Tensor) -> None:
-        """Count one control step.
+    def add(self, rewards: Tensor, dones: Tensor) -> None:
+        """Count T control steps: one by one would take several times as long.
 
         Args:
-            rewards: (N,) reward of this step.
-            dones: (N,) bool, the episode ended at this step.
+            rewards: (T, N) reward of each step.
+            dones: (T, N) bool, the episode ended at that step.
         """
-        self._running[0] += rewards
-        self._running[1] += 1.0
-        order = dones.cumsum(0)
+        steps = torch.stack([rewards, torch.ones_like(rewards)])
+        sums = torch.empty_like(steps)  # after each step
+        running = self._running
+        for step, ended, after in zip(steps.unbind(1), dones, sums.unbind(1), strict=True):
+            running = torch.add(running, step, out=after).masked_fill(ended, 0.0)
+        self._running.copy_(running)
+        ends = dones.flatten()
+        order = ends.cumsum(0)
         # Of more endings than the ring holds only the last stay, or two would be written to one place.
-        kept = dones & (order > order[-1] - self._window)
+        kept = ends & (order > order[-1] - self._window)
         place = torch.where(kept, (self._ended + order - 1) % self._window, self._window)
-        self._ring.index_copy_(1, place, self._running)
+        self._ring.index_copy_(1, place, sums.flatten(1))
         self._ended += order[-1]
-        self._running.masked_fill_(dones, 0.0)
 
     def totals(self) -> dict[str, Tensor]:
         """Return `count`, `return` and `length`, 0-dimensional: sums over the ring's episodes, additive over ranks."""

@@ -206,8 +206,8 @@ class OnPolicyRunner:
             self.algorithm.process_step(step)
             ends.append((step.rewards, step.dones))
             observations = step.observations
-        for rewards, dones in ends:  # together: in between, the physics empties the caches
-            self._episodes.step(rewards, dones)
+        rewards, dones = zip(*ends, strict=True)
+        self._episodes.add(torch.stack(rewards), torch.stack(dones))  # at the end: the physics empties the caches
         torch.set_num_threads(self._threads)
 
     def _finish_rollout(self) -> None:

@@ -15,7 +15,7 @@ def totals(tracker: EpisodeTracker) -> tuple[float, float, float]:
 
 
 def step(tracker: EpisodeTracker, rewards: list[float], dones: list[bool]) -> None:
-    tracker.step(torch.tensor(rewards), torch.tensor(dones))
+    tracker.add(torch.tensor([rewards]), torch.tensor([dones]))
 
 
 def test_returns_and_lengths_by_hand() -> None:
@@ -50,16 +50,18 @@ def test_more_endings_at_once_than_the_ring_holds() -> None:
     assert totals(tracker) == (2, 16 + 9, 1 + 2)
 
 
-def test_it_agrees_with_a_list_over_many_steps() -> None:
+@pytest.mark.parametrize("num_steps", [1, 3, 20])
+def test_it_agrees_with_a_list_over_many_steps(num_steps: int) -> None:
     generator = torch.Generator().manual_seed(0)
     tracker, finished, running = EpisodeTracker(7, CPU, window=10), [], [[0.0, 0]] * 7
-    for _ in range(200):
-        rewards = torch.rand(7, generator=generator)
-        dones = torch.rand(7, generator=generator) < 0.2
-        tracker.step(rewards, dones)
-        running = [[total + r, length + 1] for (total, length), r in zip(running, rewards.tolist(), strict=True)]
-        finished += [entry for entry, done in zip(running, dones.tolist(), strict=True) if done]
-        running = [[0.0, 0] if done else entry for entry, done in zip(running, dones.tolist(), strict=True)]
+    for _ in range(60 // num_steps):
+        rewards = torch.rand(num_steps, 7, generator=generator)
+        dones = torch.rand(num_steps, 7, generator=generator) < 0.2  # of 20 steps, more end than the ring holds
+        tracker.add(rewards, dones)
+        for gained, ended in zip(rewards.tolist(), dones.tolist(), strict=True):
+            running = [[total + r, length + 1] for (total, length), r in zip(running, gained, strict=True)]
+            finished += [entry for entry, done in zip(running, ended, strict=True) if done]
+            running = [[0.0, 0] if done else entry for entry, done in zip(running, ended, strict=True)]
         recent = finished[-10:]
         expected = (len(recent), sum(entry[0] for entry in recent), sum(entry[1] for entry in recent))
         assert totals(tracker) == pytest.approx(expected, rel=1e-5)
