@@ -29,7 +29,6 @@ class ObservationMoments:
         self._normalizers = [(group, found) for group, found in readers if isinstance(found, RunningNormalizer)]
         self._local = local
 
-    @torch.no_grad()
     def step(self, observations: Observations) -> None:
         """Let local moments follow the observations of one step."""
         if self._local:

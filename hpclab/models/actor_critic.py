@@ -53,7 +53,8 @@ class Network(nn.Module):
 
     def step(self, observations: Tensor, state: State = ()) -> tuple[Tensor, State]:
         """Return the outputs for one step of raw observations, and what is remembered after it; see `outputs`."""
-        features: Tensor = self.normalizer(observations)
+        # `forward` itself: calling a module looks for hooks, in the time of a small product
+        features: Tensor = self.normalizer.forward(observations)
         if self.encoder is not None:
             features = self.encoder(features)
         after: State = ()
