@@ -7,6 +7,7 @@ from typing import Final
 
 from hpclab.launch import accounting, jobs, queue
 from hpclab.launch.failures import first_error
+from hpclab.launch.out_of_memory import hosts_without_memory
 from hpclab.launch.starved_tasks import blame, job_output, starved_hosts
 from hpclab.run_folder import RunFolder
 
@@ -46,16 +47,16 @@ def _end_of(run: RunFolder, attempt: jobs.Attempt, job_id: str | None, num_start
         return "cancelled", "killed after hpclab cancel, before it had ended"
     if attempt.launcher != "slurm":
         return "crashed", "ended without a word"
-    if attempt.job_id and (starved := starved_hosts(run, attempt, job_output(run, attempt.job_id))):
-        first = first_error(run, attempt.number)
-        if first is None or first.in_collective:
-            blame(run, attempt, starved)
-        return "crashed", f"killed before it could say so itself: {first_error(run, attempt.number)}"
     stop_file = run.stop_file(attempt.number)
     why = stop_file.read_text() if stop_file.exists() else None
     known: jobs.Cause | None = None
     if why is not None:
         known = "timeout" if "walltime" in why else "node_failure" if jobs.NODES_LOST in why else None
+    if known is None and attempt.job_id and (starved := _starved(run, attempt, attempt.job_id)):
+        first = first_error(run, attempt.number)
+        if first is None or first.in_collective:
+            blame(run, attempt, starved)
+        return "crashed", f"killed before it could say so itself: {first_error(run, attempt.number)}"
     state = None if known or job_id is None else _final_state(job_id, num_starts)
     cause = CAUSES.get(state or "")
     if cause is not None and cause != "completed":
@@ -63,6 +64,12 @@ def _end_of(run: RunFolder, attempt: jobs.Attempt, job_id: str | None, num_start
     if why is not None:
         return known or "preempted", "killed after the notice, before it had ended" + (f": {why}" if why else "")
     return "node_failure", "ended without a word"
+
+
+def _starved(run: RunFolder, attempt: jobs.Attempt, job_id: str) -> list[str]:
+    """Return the nodes whose tasks lack of memory ended: where a task noted the loss of a process, it had lived on."""
+    noted = hosts_without_memory(run, attempt.number)
+    return [host for host in starved_hosts(run, attempt, job_output(run, job_id)) if host not in noted]
 
 
 def _final_state(job_id: str, num_starts: int) -> str | None:

@@ -91,3 +91,16 @@ def test_an_attempt_whose_first_node_died_too_is_closed_so(
     assert attempt.cause == "crashed"
     assert attempt.note.startswith("killed before it could say so itself: rank 2 on n2 failed: out of memory")
     assert {path.name for path in run.logs(0).glob("error-*")} == {f"error-000{rank}.json" for rank in (0, 2, 4)}
+
+
+@pytest.mark.parametrize("why", ["a task lived on", "the walltime's end is near"])
+def test_what_the_attempt_noted_itself_comes_before_srun(run: RunFolder, program: Program, why: str) -> None:
+    """Slurm says so of any task that ever lost a process, a helper of a rank among them."""
+    begin(run)
+    program("scontrol", "exit 1")
+    (run.submitit / "11_0_log.out").write_text(starts(run, 0) + words("n2"))
+    run.stop_file(0).write_text("SIGTERM received" if why == "a task lived on" else why)
+    if why == "a task lived on":
+        run.out_of_memory(0, "n2").touch()
+    close_lost(run)
+    assert jobs.read(run)[0].cause == ("preempted" if why == "a task lived on" else "timeout")
