@@ -19,7 +19,7 @@ from hpclab.envs.sim.sim import Sim
 from hpclab.envs.spec import Action, ActionMeaning, Command, Curriculum, TaskSpec, Tracker, meaning_of
 from hpclab.envs.terminations import TerminationManager
 from hpclab.envs.terms.mirror import mirror_of
-from hpclab.envs.vec_env import EpisodeTotals, Observations, Step
+from hpclab.envs.vec_env import CurriculumLevels, EpisodeTotals, Observations, Step
 from hpclab.errors import CheckpointError
 
 
@@ -200,6 +200,15 @@ class ManagerEnv:
                 curriculum.decide(statistics[first:last])
                 curriculum.statistics.zero_()
                 first = last
+
+    def curriculum_levels(self) -> CurriculumLevels:
+        """Return how far curricula have come, by log tag."""
+        levels = CurriculumLevels()
+        for name, curriculum in self.curricula.items():
+            own = curriculum.levels()
+            levels.means.update({f"Curriculum/{name}/{tag}": mean for tag, mean in own.means.items()})
+            levels.maxima.update({f"Curriculum/{name}/{tag}": highest for tag, highest in own.maxima.items()})
+        return levels
 
     def curriculum_state_dict(self) -> dict[str, Any]:
         """Return what curricula have decided for all environments, by curriculum: references to live tensors."""

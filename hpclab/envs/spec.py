@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import mujoco
 from torch import Tensor
 
+from hpclab.envs.vec_env import CurriculumLevels
+
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
     from hpclab.envs.mirror import TaskMirror
@@ -171,6 +173,10 @@ class Curriculum:
 
     def decide(self, statistics: Tensor) -> None:
         """Decide, between two iterations, from (K,) sums; those in `statistics` begin anew afterwards."""
+
+    def levels(self) -> CurriculumLevels:
+        """Return how far it has come, by name, for the logs: called once an iteration."""
+        return CurriculumLevels()
 
     def state(self) -> Mapping[str, Tensor]:
         """Return what has been decided for all environments, by name: equal on all ranks unless each decides alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -39,6 +39,16 @@ class EpisodeTotals:
     """Episodes ended."""
     sums: dict[str, Tensor]
     """By log tag (`Episode_Reward/<term>`, `Episode_Termination/<term>`, `Metrics/<name>`): sum over those episodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurriculumLevels:
+    """How far curricula have come, by log tag (`Curriculum/<curriculum>/<name>`); 0-dimensional tensors."""
+
+    means: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Sum over environments and how many they are, additive over ranks. There may be none of a kind on a rank."""
+    maxima: dict[str, Tensor] = field(default_factory=dict)
+    """Highest of the environments; minus infinity where there are none."""
 
 
 class VecEnv(Protocol):
@@ -101,6 +111,10 @@ class VecEnv(Protocol):
 
     def decide_curriculum(self, statistics: Tensor) -> None:
         """Let curricula decide from (K,) `statistics`, between two iterations, and count anew."""
+        ...
+
+    def curriculum_levels(self) -> CurriculumLevels:
+        """Return how far curricula have come, for the logs."""
         ...
 
     def curriculum_state_dict(self) -> dict[str, Any]:

@@ -247,7 +247,12 @@ class OnPolicyRunner:
             tags.MEAN_EPISODE_LENGTH: Metric(recent["length"], "mean", per="recent episodes"),
         }
         metrics |= {tag: Metric(total, "mean", per="ended episodes") for tag, total in ended.sums.items()}
-        return metrics, {"recent episodes": recent["count"], "ended episodes": ended.count}
+        counts: dict[str, Number] = {"recent episodes": recent["count"], "ended episodes": ended.count}
+        levels = self.env.curriculum_levels()
+        for tag, (total, count) in levels.means.items():
+            metrics[tag], counts[f"environments of {tag}"] = Metric(total, "mean", per=f"environments of {tag}"), count
+        metrics |= {tag: Metric(highest, "max") for tag, highest in levels.maxima.items()}
+        return metrics, counts
 
     def _log_warnings(self, counts: dict[str, float]) -> None:
         """Log what should not have happened in this rank's simulation."""

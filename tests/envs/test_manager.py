@@ -266,6 +266,7 @@ def test_control_step_never_waits_for_the_device(task: str, monkeypatch: pytest.
     with NoDeviceSync():
         for action in others:
             env.step(action)
+        env.curriculum_levels()
     with pytest.raises(AssertionError, match="local_scalar"), NoDeviceSync():
         torch.zeros(1).item()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.distributed.collectives import Collectives
-from hpclab.envs.vec_env import EpisodeTotals, Observations, Step
+from hpclab.envs.vec_env import CurriculumLevels, EpisodeTotals, Observations, Step
 from hpclab.metrics.record import Record
 from hpclab.metrics.reporter import Reporter
 from hpclab.runners.on_policy import OnPolicyRunner
@@ -54,6 +54,10 @@ class ScriptedEnv:
 
     def read_diagnostics(self) -> dict[str, Tensor | int]:
         return self.warnings
+
+    def curriculum_levels(self) -> CurriculumLevels:
+        level, count = torch.tensor(self.reward), torch.tensor(2.0 * self.reward)
+        return CurriculumLevels({"Curriculum/a/mean": (level * count, count)}, {"Curriculum/a/max": level})
 
     def curriculum_statistics(self) -> Tensor:
         return torch.empty(0)
@@ -148,6 +152,7 @@ def test_one_rank_reports_what_happened(tmp_path: Path) -> None:
     assert values["Loss/value_loss"] == 0.25
     assert values["Policy/mean_std"] == 0.5
     assert values["Perf/simulation_warnings"] == 0
+    assert (values["Curriculum/a/mean"], values["Curriculum/a/max"]) == (1.0, 1.0)
     spent = values["Perf/collection_time"] + values["Perf/learning_time"]
     assert math.isclose(values["Perf/total_fps"], 16 / spent)
     assert not [tag for tag in values if "wait" in tag or "slowest" in tag], "one rank waits for nobody"
@@ -163,6 +168,10 @@ def test_two_ranks_report_rank_0s_numbers_or_those_of_all(metrics: str, tmp_path
     assert (values["Train/min_reward"], values["Train/max_reward"]) == (4.0, 8.0 if of_all else 4.0)
     assert values["Episode_Reward/term"] == (1.5 if of_all else 1.0)
     assert values["Perf/simulation_warnings"] == (3.0 if of_all else 0.0)
+    assert values["Curriculum/a/mean"] == pytest.approx(10 / 6 if of_all else 1.0), (
+        "2 environments and 4 of double the level"
+    )
+    assert values["Curriculum/a/max"] == (2.0 if of_all else 1.0)
     assert first[-1].env_steps == 3 * 8 * 4, "counted over all ranks in any case"
     for record in first:
         assert record.values["Perf/slowest_rank"] == 1.0

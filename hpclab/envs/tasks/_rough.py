@@ -95,11 +95,6 @@ def curriculum_terms() -> dict[str, Term]:
     return {"terrain_levels": Term(terrain.TerrainLevels, levels), **velocity.command_curriculum()}
 
 
-def metric_terms() -> dict[str, Term]:
-    """Return the flat task's metrics and the mean terrain row."""
-    return velocity.tracking_metrics() | {"terrain_row": Term(terrain.terrain_row, {"spawns": "spawns"})}
-
-
 def substeps_with_force(sensor: str) -> Term:
     """Return a tracker of the substeps in which a contact force exceeds 10 N."""
     return Term(trackers.SubstepsWithForce, {"force": f"{sensor}_force", "threshold_n": 10.0})

@@ -40,7 +40,7 @@ def task() -> TaskSpec:
         commands=velocity.twist_command(),
         events=rough.event_terms(flat.event_terms()),
         curriculum=rough.curriculum_terms(),
-        metrics=rough.metric_terms(),
+        metrics=velocity.tracking_metrics(),
         mirror=functools.partial(rough.mirrored, sides=[("left_", "right_")]),
         njmax=400,
         nconmax=70,

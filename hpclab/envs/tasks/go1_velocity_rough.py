@@ -73,7 +73,7 @@ def task() -> TaskSpec:
         commands=velocity.twist_command(),
         events=rough.event_terms(flat.event_terms()),
         curriculum=rough.curriculum_terms(),
-        metrics=rough.metric_terms(),
+        metrics=velocity.tracking_metrics(),
         mirror=functools.partial(rough.mirrored, sides=[("FL_", "FR_"), ("RL_", "RR_")]),
         njmax=200,
         nconmax=35,

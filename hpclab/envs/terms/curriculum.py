@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hpclab.envs.constants import constant
 from hpclab.envs.events import nobody
 from hpclab.envs.spec import Curriculum
+from hpclab.envs.vec_env import CurriculumLevels
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
@@ -36,6 +38,7 @@ class VelocityRanges(Curriculum):
         """Give the stages in order; before the first one the command keeps its own ranges."""
         self._step_count = env.step_count
         self._ranges = env.commands[command].ranges
+        self._one = constant(1.0, env.device)
         own = self._ranges.clone()
         tables = [torch.tensor([stage.vx, stage.vy, stage.yaw_rate], device=env.device).t() for stage in stages]
         self._tables = torch.stack([own, *tables])
@@ -50,6 +53,14 @@ class VelocityRanges(Curriculum):
         """Write the ranges of a stage that begins."""
         if not nobody(self._from_step == self._step_count):
             self.start()
+
+    def levels(self) -> CurriculumLevels:
+        """Return the bounds of the ranges [m/s, rad/s]."""
+        bounds = zip(("min", "max"), self._ranges, strict=True)
+        axes = ("vx", "vy", "yaw_rate")
+        return CurriculumLevels(
+            {f"{axis}_{end}": (bound, self._one) for end, row in bounds for axis, bound in zip(axes, row, strict=True)}
+        )
 
     def state(self) -> Mapping[str, Tensor]:
         """Return the (2, 3) ranges."""

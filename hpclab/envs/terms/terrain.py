@@ -10,6 +10,7 @@ from torch import Tensor
 from hpclab.envs.spec import Curriculum, Tracker
 from hpclab.envs.terrain.shapes import SIZE_M
 from hpclab.envs.terrain.terrain import BORDER_M, Terrain
+from hpclab.envs.vec_env import CurriculumLevels
 
 if TYPE_CHECKING:
     from hpclab.envs.manager import ManagerEnv
@@ -24,6 +25,7 @@ class Spawns(Tracker):
     Attributes:
         column, row: (N,) int64.
         num_rows: R.
+        names: of the C columns.
         origin: (N, 3) spawn point [m].
     """
 
@@ -31,7 +33,7 @@ class Spawns(Tracker):
         """Deal columns by the terrain's shares; draw each row among the first `start_rows`."""
         self.num_rows = terrain.num_rows
         self._table = torch.tensor(terrain.spawns, dtype=torch.float32, device=env.device).flatten(0, 1)
-        self._num_columns = len(terrain.columns)
+        self.names = [column.name for column in terrain.columns]
         self.column = env.buffers.per_env(f"{name}/column", dtype=torch.int64)
         self.row = env.buffers.per_env(f"{name}/row", dtype=torch.int64)
         self.origin = env.buffers.per_env(f"{name}/origin_m", 3)
@@ -41,7 +43,7 @@ class Spawns(Tracker):
 
     def place(self) -> None:
         """Bring the origins up to date with the rows."""
-        self.origin.copy_(self._table[self.row * self._num_columns + self.column])
+        self.origin.copy_(self._table[self.row * len(self.names) + self.column])
 
 
 class TerrainLevels(Curriculum):
@@ -53,6 +55,7 @@ class TerrainLevels(Curriculum):
         self._command = env.commands[command]
         self._position = env.sensor(position)
         self._episode_length_s = env.episode_length_s
+        self._ones = torch.ones(env.num_envs, device=env.device)
 
     def step(self, ended: Tensor) -> None:
         """Decide the rows of environments in `ended` (N,), from their last position and the command in force."""
@@ -63,6 +66,18 @@ class TerrainLevels(Curriculum):
         decided = decide_rows(spawns.row, distance, asked, drawn, num_rows=spawns.num_rows)
         torch.where(ended, decided, spawns.row, out=spawns.row)
         spawns.place()
+
+    def levels(self) -> CurriculumLevels:
+        """Return mean and highest row, 0 the easiest: of all environments, and of those of each column by its name."""
+        spawns = self._spawns
+        num_columns = len(spawns.names)
+        rows = spawns.row.float()
+        sums, counts = rows.new_zeros(2, num_columns).index_add_(1, spawns.column, torch.stack([rows, self._ones]))
+        highest = rows.new_full((num_columns,), -torch.inf).scatter_reduce_(0, spawns.column, rows, "amax")
+        means, maxima = {"mean": (sums.sum(), counts.sum())}, {"max": highest.amax()}
+        for name, total, count, top in zip(spawns.names, sums, counts, highest, strict=True):
+            means[name], maxima[f"{name}_max"] = (total, count), top
+        return CurriculumLevels(means, maxima)
 
 
 def decide_rows(row: Tensor, distance: Tensor, asked: Tensor, drawn: Tensor, *, num_rows: int) -> Tensor:
@@ -94,12 +109,6 @@ class ResetOnPatch:
     def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
         """Change (N, nq) start states in place."""
         qpos[:, :3].add_(self._spawns.origin)
-
-
-def terrain_row(env: ManagerEnv, *, spawns: str) -> Tensor:
-    """metric: the row of the environment's patch, 0 the easiest."""
-    row: Tensor = env.trackers[spawns].row
-    return row.float()
 
 
 class OutOfBounds:

@@ -104,5 +104,8 @@ def test_curriculum_widens_the_ranges_at_its_steps() -> None:
         curriculum.step(torch.zeros(3, dtype=torch.bool))
         assert command.ranges[:, 0].tolist() == pytest.approx(list(vx))
         assert command.ranges[1, 2].item() == pytest.approx(yaw_rate)
+        bounds = {name: (total / count).item() for name, (total, count) in curriculum.levels().means.items()}
+        assert (bounds["vx_min"], bounds["vx_max"]) == pytest.approx(vx)
+        assert bounds["yaw_rate_max"] == pytest.approx(yaw_rate)
     command.update(everyone(command))
     assert command.value[:, 0].max() > 2.5

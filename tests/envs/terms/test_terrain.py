@@ -55,6 +55,20 @@ def test_only_ended_environments_change_their_row_and_spawn() -> None:
     torch.testing.assert_close(qpos[:, :3], expected + torch.tensor([0.0, 0.0, 0.3]))
 
 
+def test_levels_are_of_all_environments_and_of_each_column() -> None:
+    env = bare_env(3, {"root_pos": torch.zeros(3, 3)}, trackers={}, commands={"twist": None}, episode_length_s=20.0)
+    ground = Terrain(ROUGH.columns[:3], num_rows=4)
+    env.trackers["spawns"] = spawns = terrain.Spawns(env, name="spawns", terrain=ground, start_rows=1)
+    spawns.column.copy_(torch.tensor([0, 1, 1]))
+    spawns.row.copy_(torch.tensor([0, 3, 2]))
+    levels = terrain.TerrainLevels(env, spawns="spawns", command="twist", position="root_pos").levels()
+    means = {name: (total.item(), count.item()) for name, (total, count) in levels.means.items()}
+    assert means == {"mean": (5, 3), "flat": (0, 1), "pyramid_stairs": (5, 2), "pyramid_stairs_inv": (0, 0)}
+    highest = {name: level.item() for name, level in levels.maxima.items()}
+    columns = {"flat_max": 0, "pyramid_stairs_max": 3, "pyramid_stairs_inv_max": -math.inf}
+    assert highest == {"max": 3, **columns}
+
+
 def test_bounds_lie_short_of_the_border() -> None:
     position = torch.tensor([[59.6, 0.0, 0.0], [-59.8, 0.0, 0.0], [0.0, 47.6, 0.0], [0.0, -47.8, 0.0]])
     out = terrain.OutOfBounds(bare_env(4, {"root_pos": position}), terrain=ROUGH, position="root_pos")
