@@ -86,6 +86,13 @@ def test_go1_differs_from_the_g1_as_the_facts_say() -> None:
     assert walking == running == {r".*_hip_joint": 0.3, r".*_thigh_joint": 0.3, r".*_calf_joint": 0.6}
 
 
+def test_without_state_estimation_the_policy_misses_position_and_velocity_alone() -> None:
+    full, measured = (load_task(f"g1-tracking{name}").observations for name in ("", "-no-state-estimation"))
+    assert measured["critic"] == full["critic"]
+    assert full["actor"].keys() - measured["actor"].keys() == {"motion_anchor_pos", "base_lin_vel"}
+    assert measured["actor"].items() <= full["actor"].items()
+
+
 @pytest.mark.parametrize(
     ("name", "actor", "critic"), [("g1-velocity-rough", 286, 298), ("go1-velocity-rough", 235, 259)]
 )
