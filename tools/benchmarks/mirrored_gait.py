@@ -2,11 +2,11 @@
 
 The policy's mean actions control many robots under commands of their own, without noise, pushes or randomisation, until
 their gaits have settled. Then every robot gets a twin in the mirrored state, which follows the mirrored command, and
-both walk on. A symmetric policy's twin stays the mirror image; its joints' distance from there, relative to how far
-the joints move in a stride at all, is the error: 0 for a symmetric gait, 1.4 for two gaits that have nothing to do with
-each other. It is taken in closed loop because that is what a robot's user sees (it drifts to one side, limps, turns
-better to the left), and over a second because any two trajectories on legs part in the end. The robots' own asymmetry
-(masses, and on the Go1 an IMU off its middle) is in it as well: `Symmetrised` shows how much that is.
+both walk on. A symmetric policy's twin stays the mirror image; the distance of its joints from there, relative to how
+far the joints move in a stride, is the error: 0 for a symmetric gait, 1.4 for gaits that are out of step, more where
+one side is held differently as well. It is taken in closed loop because that is what a robot's user sees (it limps,
+drifts, turns better to the left), and over a second because any two trajectories on legs part in the end. The robot's
+own asymmetry (masses, and on the Go1 an IMU off its middle) is in it too: `Symmetrised` shows about how much that is.
 """
 
 from __future__ import annotations
