@@ -29,7 +29,7 @@ DISTILLATION = {"algorithm": {"name": "distillation", "gradient_length": 2}, "ac
 CASES = {task: ("global", {"task": task}) for task in task_names()} | {
     variant: ("mjlab", sections) for variant, sections in (VARIANTS | {"distillation": DISTILLATION}).items()
 }
-LIKE_ANOTHER = {"g1-tracking-no-state-estimation"}
+LIKE_ANOTHER = {"cartpole-sparse", "g1-tracking-no-state-estimation"}
 """Tasks that differ from another in what is observed or rewarded: two ranks are enough."""
 
 

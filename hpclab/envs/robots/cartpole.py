@@ -1,7 +1,7 @@
 """A cart on a rail with a pole on a hinge, driven by a horizontal force.
 
 Source: dimensions of the classic task (Barto, Sutton and Anderson 1983) as in the DeepMind control suite: cart 1 kg,
-pole 0.1 kg and 1 m, rail +-1.8 m, 10 N per unit of control, 0.01 s a step.
+pole 0.1 kg and 1 m, rail +-1.8 m, 10 N per unit of control unless said otherwise, 0.01 s a step.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ _XML = f"""
 """
 
 
-def cartpole() -> mujoco.MjSpec:
-    """Build the model: qpos (cart position [m], pole angle [rad], 0 upright, unlimited), ctrl (force / 10 N in +-1)."""
-    return mujoco.MjSpec.from_string(_XML)
+def cartpole(force_n: float = 10.0) -> mujoco.MjSpec:
+    """Build the model.
+
+    qpos: cart position [m], pole angle [rad], 0 upright, unlimited. ctrl: the motor's force / `force_n`, in +-1.
+    """
+    spec = mujoco.MjSpec.from_string(_XML)
+    spec.actuator("slide").gear[0] = force_n
+    return spec

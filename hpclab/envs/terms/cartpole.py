@@ -1,10 +1,11 @@
 """Terms of the cart-pole tasks. The first joint is the cart's slider [m], the second the pole's hinge, 0 upright [rad].
 
-Each reward factor is 1 for a pole that stands still, upright, in the middle of the rail, and less otherwise.
+Each reward is 1 for a pole that stands still, upright, in the middle of the rail, and less otherwise.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,6 +53,13 @@ def balanced(env: ManagerEnv, *, rail_limit: float, slow_rad_s: float) -> Tensor
     """Product of `upright`, (1 + `centred`) / 2 and (1 + slow) / 2, slow = exp(-(pole velocity / slow_rad_s)^2)."""
     slow = torch.exp(-(env.joints.vel[:, 1] / slow_rad_s).square())
     return upright(env) * (1.0 + centred(env, rail_limit=rail_limit)) * (1.0 + slow) * 0.25
+
+
+def held_upright(env: ManagerEnv, *, within_m: float, within_rad: float, slow_rad_s: float) -> Tensor:
+    """1 while the cart is near the middle, the pole near upright and slower than `slow_rad_s`; 0 at all other times."""
+    position, velocity = env.joints.pos, env.joints.vel
+    up = (position[:, 0].abs() < within_m) & (position[:, 1].cos() > math.cos(within_rad))
+    return (up & (velocity[:, 1].abs() < slow_rad_s)).float()
 
 
 def mirrored(env: ManagerEnv) -> TaskMirror:

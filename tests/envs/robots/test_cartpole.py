@@ -16,15 +16,16 @@ def test_masses_and_inertia() -> None:
     assert model.body("pole").ipos[2] == pytest.approx(0.5)
 
 
-def test_full_control_pushes_the_cart_with_ten_newtons() -> None:
-    model = cartpole().compile()
+@pytest.mark.parametrize(("settings", "newtons"), [({}, 10.0), ({"force_n": 3.0}, 3.0)])
+def test_full_control_pushes_the_cart_with_its_force(settings: dict[str, float], newtons: float) -> None:
+    model = cartpole(**settings).compile()
     data = mujoco.MjData(model)
     data.ctrl[0] = 3.0  # clipped to 1
     mujoco.mj_forward(model, data)
     # about the upright pole: (M + m) x'' + m l w' = F and (I + m l^2) w' + m l x'' = 0, angles along +x
     inertia = model.body("pole").inertia[0] + 0.1 * 0.5**2
     coupling = 0.1 * 0.5
-    expected = 10.0 / (1.1 - coupling**2 / inertia)
+    expected = newtons / (1.1 - coupling**2 / inertia)
     assert data.qacc[0] == pytest.approx(expected, rel=1e-6)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hpclab.envs.terms import rewards
+from hpclab.envs.terms import cartpole, rewards
 from tests.envs.terms.bare_env import bare_env
 
 
@@ -124,3 +124,15 @@ def test_swing_height_scores_the_peak_of_a_flight_at_landing() -> None:
     feet.in_contact, feet.first_contact = torch.tensor([[True, True]]), torch.tensor([[False, True]])
     assert swing().tolist() == approx([(0.08 / 0.1 - 1) ** 2])
     assert swing().tolist() == approx([1.0])  # landing again without a flight: the peak was cleared
+
+
+def test_a_pole_is_held_upright_near_the_middle_and_slowly_or_not_at_all() -> None:
+    #                 held  too far  leaning  fast   a turn on, backwards
+    cart = torch.tensor([0.8, -1.0, 0.0, 0.0, -0.8])
+    pole = torch.tensor([-0.3, 0.0, 0.5, 0.0, 2 * math.pi + 0.3])
+    speed = torch.tensor([1.9, 0.0, 0.0, -2.1, -1.9])
+    still = torch.zeros(5)
+    joints = SimpleNamespace(pos=torch.stack([cart, pole], dim=1), vel=torch.stack([still, speed], dim=1))
+    env = bare_env(5, joints=joints)
+    held = cartpole.held_upright(env, within_m=0.9, within_rad=0.4, slow_rad_s=2.0)
+    assert held.tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
