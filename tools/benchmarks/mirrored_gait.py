@@ -6,7 +6,7 @@ both walk on. A symmetric policy's twin stays the mirror image; the distance of 
 far the joints move in a stride, is the error: 0 for a symmetric gait, 1.4 for gaits that are out of step, more where
 one side is held differently as well. It is taken in closed loop because that is what a robot's user sees (it limps,
 drifts, turns better to the left), and over a second because any two trajectories on legs part in the end. The robot's
-own asymmetry (masses, and on the Go1 an IMU off its middle) is in it too: `Symmetrised` shows about how much that is.
+own asymmetry (on the Go1, centres of mass and the IMU) is in it too: `Symmetrised` shows about how much that is.
 """
 
 from __future__ import annotations
