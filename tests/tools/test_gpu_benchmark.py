@@ -13,12 +13,15 @@ from benchmarks.memory import MemoryWatch
 ROOT = Path(__file__).parents[2]
 SMALL = ["actor.hidden_dims=[8]", "critic.hidden_dims=[8]", "algorithm.num_steps_per_env=4", "env.threads=1"]
 PEER = """
+import ast
 import sys
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+gpu_ids = ast.literal_eval(options["--gpu-ids"])  # None or a list, as mjlab's parser wants it
+assert gpu_ids is None or gpu_ids == list(range(len(gpu_ids)))
 writer = EventFileWriter(options["--log-root"] + "/g1_velocity/now")
 for iteration in range(int(options["--agent.max-iterations"])):
     values = [Summary.Value(tag=f"Perf/{name}_time", simple_value=0.25) for name in ("collection", "learning")]
@@ -64,6 +67,13 @@ def test_measurements_are_kept_as_they_come_also_when_one_fails(
     assert report["leak"]["resident_mib"] > 100
     assert "device_mib" not in report["leak"]
     assert "train_to_peer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("num_gpus", [0, 1, 2])
+def test_the_peer_trains_on_any_number_of_gpus(tmp_path: Path, peer: Path, num_gpus: int) -> None:
+    logs = training_runs.train_peer(str(peer), tmp_path, 8, num_gpus, 6, limit_s=60.0)
+    figures = training_runs.read_peer(logs, 8, num_gpus)
+    assert figures["train_steps_per_s"] == 2 * 8 * 24 * max(1, num_gpus)
 
 
 def test_a_run_whose_time_is_over_is_interrupted(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def train_peer(python: str, folder: Path, num_envs: int, num_gpus: int, iteratio
     logs = folder / f"peer-{num_envs}x{num_gpus}"
     command = [python, "-m", "mjlab.scripts.train", PEER_TASK, "--log-root", str(logs), "--agent.logger", "tensorboard"]
     command += ["--env.scene.num-envs", str(num_envs), "--agent.max-iterations", str(iterations)]
-    command += ["--gpu-ids", *(map(str, range(num_gpus)) if num_gpus else ["None"])]
+    command += ["--gpu-ids", str(list(range(num_gpus)) or None)]  # one value: its parser takes [0, 1], not 0 1
     run_limited(command, folder / f"{logs.name}.log", limit_s=limit_s)
     return logs
 
