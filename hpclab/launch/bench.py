@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,6 +17,7 @@ from rich.table import Table
 from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError, HpclabError, WorkerError
+from hpclab.launch.detached import die_with_parent
 from hpclab.launch.devices import CPU, resolve
 from hpclab.worker.tuning import Measured, measure
 
@@ -35,6 +38,8 @@ def tune(
 ) -> None:
     """Measure sizes one after the other, each in a process of its own, and print a table and the lines to paste.
 
+    However it ends, what was measured until then is printed.
+
     Args:
         config_path: YAML file.
         overrides: `key.sub=value`.
@@ -45,6 +50,7 @@ def tune(
     Raises:
         ConfigError: the request cannot be carried out.
         WorkerError: no size could be measured.
+        KeyboardInterrupt: Ctrl-C.
     """
     load_config(config_path, overrides)  # what is wrong whatever the size is said at once
     devices = resolve(gpu_ids, None)
@@ -52,20 +58,24 @@ def tune(
         raise ConfigError(f"--gpu-ids: {len(devices)} devices; name one, whose best size holds for others like it")
     device = devices[0]
     measured: list[Measured] = []
-    for size in _sizes(num_envs, device == CPU, measured):
-        print(f"measuring {size} environments", flush=True)
-        try:
-            config = load_config(config_path, [*overrides, f"env.num_envs={size}", "env.num_envs_scope=per_rank"])
-            measured.append(_measure_apart(config, device, iterations))
-        except (HpclabError, RuntimeError) as error:
-            print(f"{size} environments: {str(error).strip().splitlines()[-1]}", flush=True)
-            if num_envs is None:
-                break  # larger ones fail too
+    try:
+        for size in _sizes(num_envs, device == CPU, measured):
+            print(f"measuring {size} environments", flush=True)
+            try:
+                config = load_config(config_path, [*overrides, f"env.num_envs={size}", "env.num_envs_scope=per_rank"])
+                measured.append(_measure_apart(config, device, iterations))
+                print(f"{size} environments: {measured[-1].steps_per_s:,.0f} steps/s", flush=True)
+            except (HpclabError, RuntimeError) as error:
+                print(f"{size} environments: {str(error).strip().splitlines()[-1]}", flush=True)
+                if num_envs is None:
+                    break  # larger ones fail too
+    finally:
+        if measured:
+            best = max(measured, key=lambda one: one.steps_per_s)
+            Console().print(table(measured, best))
+            print(advice(measured, best), flush=True)
     if not measured:
         raise WorkerError("no size could be measured; see above")
-    best = max(measured, key=lambda one: one.steps_per_s)
-    Console().print(table(measured, best))
-    print(advice(measured, best))
 
 
 def _sizes(listed: str | None, on_cpu: bool, measured: Sequence[Measured]) -> Iterator[int]:
@@ -99,13 +109,24 @@ def _measure_apart(config: RunConfig, device: str, iterations: int) -> Measured:
 
     Raises:
         WorkerError: that process was killed.
+        KeyboardInterrupt: Ctrl-C; that process is gone.
     """
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as processes:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_belong_to, initargs=(os.getpid(),)) as processes:
         try:
             return processes.submit(measure, config, device, iterations).result()
         except BrokenProcessPool as error:
             raise WorkerError("the process that measured was killed; was it out of memory?") from error
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():
+                process.kill()  # the pool would wait for it
+            raise
+
+
+def _belong_to(parent: int) -> None:
+    """Leave Ctrl-C to the process that asks, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(parent=parent)
 
 
 def table(measured: Sequence[Measured], best: Measured) -> Table:

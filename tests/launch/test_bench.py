@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hpclab.cli import main
@@ -25,6 +32,45 @@ def test_sizes_are_measured_and_one_that_cannot_be_is_named(capsys: pytest.Captu
     assert "num_mini_batches=20" in output
     assert "env:\n  num_envs: 12\n" in output
     assert "njmax" not in output
+
+
+@contextmanager
+def tuning(sizes: str, iterations: int, until: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the command in a process of its own, and yield it when it prints the line `until`."""
+    command = [sys.executable, "-m", "hpclab", "bench", "tune", str(CONFIG), "--num-envs", sizes, "--gpu-ids", "none"]
+    command += ["--iterations", str(iterations), *SMALL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert f"{until}\n" in iter(process.stdout.readline, "")
+            yield process
+        finally:
+            process.kill()
+
+
+def test_ctrl_c_ends_the_measurement_and_shows_what_there_is() -> None:
+    with tuning("4,8", 1, "measuring 8 environments") as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60.0)
+    assert process.returncode == 130
+    assert "env:\n  num_envs: 4\n" in output
+    assert not psutil.wait_procs(children, timeout=60.0)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel ends a process with its parent")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_end_of_the_command_leaves_a_measurement_behind(number: signal.Signals) -> None:
+    with tuning("8", 10_000_000, "measuring 8 environments") as process:
+        parent = psutil.Process(process.pid)
+        children: list[psutil.Process] = []
+        while not any("spawn_main" in " ".join(child.cmdline()) for child in children):
+            children = parent.children(recursive=True)
+        os.kill(process.pid, number)
+        left = psutil.wait_procs(children, timeout=60.0)[1]
+        for child in left:
+            child.kill()
+        assert not left
 
 
 def test_a_list_of_no_numbers_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,9 +32,20 @@ def test_curves_are_drawn_and_the_time_to_the_references_level_is_said(
     text = picture.read_text()
     assert all(label in text for label in ("hpclab, seed 1", "hpclab, seed 2", "the other", "time since start [s]"))
     # Smoothed over 20 iterations a ramp lags by 9.5: 390.5 is reached at iteration 204.75, so at 205.
-    assert "at iteration 400 (400 s): seed 1 102 s, seed 2 never" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "at iteration 400 (400 s): seed 1 102 s, seed 2 never" in printed
+    # Slopes 2 and 0.5 have mean 1.25 and standard deviation 1.06; with a third seed's own: 1.30. 0.25 is 0.19 of it.
+    assert "within our seeds in 16 of 16 windows of 20 iterations, and nowhere further than 0.2 standard" in printed
     plot_curve.main(options)
     assert picture.read_text() == text
+
+
+def test_a_reference_above_every_seed_is_told_apart() -> None:
+    ours = [{"reward": slope * np.arange(140.0)} for slope in (1.0, 3.0)]
+    inside, distances = plot_curve.agreement(ours, {"reward": 5.0 * np.arange(140.0)}, "reward")
+    assert inside == 0
+    # Mean 2, standard deviation 1.414, with a third seed's own 1.732: 3 is 1.732 of it, in both windows.
+    assert distances == pytest.approx([3.0**0.5, 3.0**0.5])
 
 
 def test_smoothing_takes_values_so_far() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ _PICTURE = Path(__file__).resolve().parents[2] / "docs" / "g1-flat-curve.svg"
 _VALUES = {"mean_reward": "mean reward", "mean_episode_length": "mean episode length [control steps]"}
 _REACHED_AT = 400
 """Iteration of the reference whose level is looked for in ours."""
+_COMPARED_FROM = 100
+"""Iteration from which the curves are compared: before, all fall."""
 _SMOOTH = 20
 """Iterations over which levels are averaged: both curves are means of 100 episodes, and noisy."""
 
@@ -49,6 +52,24 @@ def reached(curve: dict[str, np.ndarray], reference: dict[str, np.ndarray], valu
     level = smooth(reference[value])[_REACHED_AT]
     there = np.flatnonzero(smooth(curve[value]) >= level)
     return float(curve["seconds_since_start"][there[0]]) if len(there) else None
+
+
+def agreement(
+    ours: Sequence[dict[str, np.ndarray]], reference: dict[str, np.ndarray], value: str
+) -> tuple[int, np.ndarray]:
+    """Compare the reference with our seeds in windows of `_SMOOTH` iterations, from `_COMPARED_FROM` on.
+
+    Returns:
+        In how many windows the reference lies between our lowest and our highest seed; and for each window its distance
+        from our seeds' mean, in standard deviations of what one more seed would be expected to show.
+    """
+    end = min(len(curve[value]) for curve in (*ours, reference))
+    starts = range(_COMPARED_FROM, end - _SMOOTH + 1, _SMOOTH)
+    seeds = np.array([[curve[value][start : start + _SMOOTH].mean() for start in starts] for curve in ours])
+    there = np.array([reference[value][start : start + _SMOOTH].mean() for start in starts])
+    inside = (seeds.min(axis=0) <= there) & (there <= seeds.max(axis=0))
+    spread = seeds.std(axis=0, ddof=1) * np.sqrt(1.0 + 1.0 / len(seeds))
+    return int(inside.sum()), (there - seeds.mean(axis=0)) / spread
 
 
 def draw(ours: dict[str, dict[str, np.ndarray]], reference: dict[str, np.ndarray], name: str) -> Figure:
@@ -92,6 +113,13 @@ def main(arguments: list[str] | None = None) -> None:
         listed = ", ".join(f"seed {seed} {'never' if at is None else f'{at:.0f} s'}" for seed, at in times.items())
         when = reference["seconds_since_start"][_REACHED_AT]
         print(f"{value} of the reference at iteration {_REACHED_AT} ({when:.0f} s): {listed}")
+        if len(ours) < 2:
+            continue
+        inside, distances = agreement(list(ours.values()), reference, value)
+        print(
+            f"  from iteration {_COMPARED_FROM} on it lies within our seeds in {inside} of {len(distances)} windows of "
+            f"{_SMOOTH} iterations, and nowhere further than {np.abs(distances).max():.1f} standard deviations"
+        )
     print(f"wrote {options.output}")
 
 
