@@ -6,6 +6,8 @@ import functools
 import importlib.metadata
 import platform
 
+from hpclab import __version__
+
 PACKAGES = ("torch", "mujoco", "mujoco-warp", "warp-lang", "numpy", "submitit", "torchrunx")
 
 
@@ -20,5 +22,5 @@ def installed(name: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Return what a record holds: by name, without what is not installed."""
-    found = {name: version for name in ("hpclab", *PACKAGES) if (version := installed(name)) is not None}
-    return {"python": platform.python_version(), **found}
+    found = {name: version for name in PACKAGES if (version := installed(name)) is not None}
+    return {"python": platform.python_version(), "hpclab": __version__, **found}

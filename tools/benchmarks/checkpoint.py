@@ -20,7 +20,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ from hpclab.metrics import record as tags
 from hpclab.metrics.record import Record
 from hpclab.metrics.reporter import Reporter
 from hpclab.runners.on_policy import OnPolicyRunner
+from hpclab.versions import versions
 
 _CONFIG = Path(__file__).parents[2] / "configs" / "g1.yaml"
 
@@ -131,7 +131,7 @@ def main() -> None:
             results.append(measure(num_envs, options.iterations, threads, Path(folder)))
     report = {
         "machine": {"threads": threads, "system": platform.platform(), "load_average": round(os.getloadavg()[2], 1)},
-        "versions": {name: version(name) for name in ("hpclab", "mujoco", "torch")},
+        "versions": versions(),
         "date": time.strftime("%Y-%m-%d"),
         "results": results,
     }

@@ -19,7 +19,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 from hpclab.worker.threads import limit_spinning
@@ -40,6 +39,7 @@ from hpclab.metrics import record as tags
 from hpclab.metrics.record import Record
 from hpclab.metrics.reporter import Reporter
 from hpclab.runners.on_policy import OnPolicyRunner
+from hpclab.versions import versions
 
 _CONFIG = Path(__file__).parents[2] / "configs" / "g1.yaml"
 _WARM_UP_ITERATIONS = 2
@@ -138,7 +138,7 @@ def main() -> None:
     torch.set_num_threads(threads)
     report = {
         "machine": {"cpu": _cpu_model(), "threads": threads, "system": platform.platform()},
-        "versions": {name: version(name) for name in ("hpclab", "mujoco", "torch")},
+        "versions": versions(),
         "date": time.strftime("%Y-%m-%d"),
         "results": [measure(num_envs, options.iterations, threads) for num_envs in options.num_envs],
     }

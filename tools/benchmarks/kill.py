@@ -27,7 +27,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from hpclab.config.schema import RunConfig
 from hpclab.launch.compare_runs import compare_curves
 from hpclab.metrics.jsonl import read_curve
 from hpclab.run_folder import RunFolder
+from hpclab.versions import versions
 
 RESULTS = Path(__file__).with_name("results")
 _PRELOADED = [
@@ -300,7 +300,7 @@ def main() -> int:
             print(f"{numbers}  {verdict:6}  {kill.hit}", flush=True)
     report = {
         "machine": {"cores": len(os.sched_getaffinity(0)), "system": platform.platform()},
-        "versions": {name: version(name) for name in ("hpclab", "mujoco", "torch")},
+        "versions": versions(),
         "date": time.strftime("%Y-%m-%d"),
         "ranks": options.ranks,
         "seed": options.seed,

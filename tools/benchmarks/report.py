@@ -8,7 +8,6 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hpclab.run_folder import write_atomic
+from hpclab.versions import versions
 
-_PACKAGES = ("hpclab", "mujoco", "mujoco-warp", "warp-lang", "torch")
 _CONSOLE = Console(width=200)
 
 
@@ -35,7 +34,7 @@ class Report:
         self._output = output
         self.values: dict[str, Any] = {
             "machine": machine(),
-            "versions": {package: _version(package) for package in _PACKAGES},
+            "versions": versions(),
             "date": time.strftime("%Y-%m-%d"),
             **about,
         }
@@ -99,10 +98,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
