@@ -87,7 +87,8 @@ class Distillation:
                 parameter.requires_grad_(False)  # nothing is learned about how far to explore
         if teacher is None:
             teacher = load_teacher(self.config.teacher, observation_dims[self.config.teacher_group], num_actions)
-        self.teacher = teacher.to(device).requires_grad_(False)
+        # An image's batch normalisation uses what the teacher's own run learned, whoever stands beside it.
+        self.teacher = teacher.to(device).requires_grad_(False).eval()
         compute_in(self.config.precision, self.student, self.teacher)
 
         shape = (self.config.num_steps_per_env, num_envs)

@@ -36,6 +36,7 @@ def make(
     *,
     seed: int = 1,
     student: dict[str, Any] | None = None,
+    teacher: Actor | None = None,
     preset: str = "mjlab",
     scope: str = "per_rank",
     device: torch.device = CPU,
@@ -51,7 +52,7 @@ def make(
         sync=SyncSection(preset=preset),
     )
     torch.manual_seed(0)
-    teacher = Actor(ActorSection(hidden_dims=(12,)), DIMS["critic"], 3)
+    teacher = teacher or Actor(ActorSection(hidden_dims=(12,)), DIMS["critic"], 3)
     torch.manual_seed(seed)
     parts = {"observation_dims": DIMS, "num_actions": 3, "num_envs": num_envs, "device": device}
     return Distillation(config, collectives=collectives, teacher=teacher, **parts)
@@ -178,3 +179,19 @@ def test_no_value_is_waited_for(monkeypatch: pytest.MonkeyPatch, student: dict[s
     data = {name: values.to(device) for name, values in script(4, 1).items()}
     losses = train(distillation, data, range(1))[0]
     assert all(loss.is_meta for loss in losses.values())
+
+
+def test_a_teacher_labels_by_what_its_own_run_learned_whoever_stands_beside() -> None:
+    image = {"shape": [1, 3, 3], "channels": [4], "kernel_sizes": [3], "strides": [1], "norm": "batch"}
+    teacher = Actor(ActorSection.model_validate({"hidden_dims": (12,), "image": image}), DIMS["critic"], 3)
+    learned = {name: tensor.clone() for name, tensor in teacher.state_dict().items()}
+    distillation = make(4, teacher=teacher)
+    observations = {group: torch.randn(4, dim) for group, dim in DIMS.items()}
+    labels = []
+    for others in (1.0, 5.0):
+        observations["critic"][1:] *= others
+        distillation.start_rollout()
+        distillation.act(observations)
+        labels.append(distillation.labels[0, 0].clone())
+    assert torch.equal(*labels)
+    assert all(torch.equal(tensor, learned[name]) for name, tensor in teacher.state_dict().items())
