@@ -47,17 +47,16 @@ class ResetJointsUniform:
         def of_joints(ranges: dict[str, Range]) -> tuple[Tensor, Tensor]:
             return _limits([ranges.get(joint, (0.0, 0.0)) for joint in env.joints.names], env.device)
 
-        count = len(env.joints.names)
         self._position, self._velocity = of_joints(position), of_joints(velocity)
-        self._first_q, self._first_v = env.sim.model.nq - count, env.sim.model.nv - count
+        self._in_qpos, self._in_qvel = env.joints.in_qpos, env.joints.in_qvel
 
     def __call__(self, qpos: Tensor, qvel: Tensor) -> None:
         """Change (N, nq) and (N, nv) start states in place."""
-        for state, first, (lower, width) in (
-            (qpos, self._first_q, self._position),
-            (qvel, self._first_v, self._velocity),
+        for state, columns, (lower, width) in (
+            (qpos, self._in_qpos, self._position),
+            (qvel, self._in_qvel, self._velocity),
         ):
-            joints = state[:, first:]
+            joints = state[:, columns]
             joints.add_(torch.addcmul(lower, torch.rand_like(joints), width))
 
 

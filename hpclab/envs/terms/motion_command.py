@@ -160,9 +160,7 @@ class MotionStarts(Curriculum):
         ranges = [part.get(axis, (0.0, 0.0)) for part in (pose, velocity) for axis in axes]
         limits = torch.tensor([*ranges, *[joint_offset] * len(env.joints.names)], device=env.device)
         self._lower, self._width = limits[:, 0], limits[:, 1] - limits[:, 0]
-        centre = (env.joints.lower + env.joints.upper) / 2
-        half = (env.joints.upper - env.joints.lower) / 2 * soft_factor
-        self._lowest_joints, self._highest_joints = centre - half, centre + half
+        self._lowest_joints, self._highest_joints = env.joints.soft_limits(soft_factor)
 
     def start(self) -> None:
         """Draw a frame for every environment."""

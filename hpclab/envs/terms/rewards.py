@@ -64,9 +64,7 @@ class JointPosLimits:
 
     def __init__(self, env: ManagerEnv, *, soft_factor: float) -> None:
         self._pos = env.joints.pos
-        centre = (env.joints.lower + env.joints.upper) / 2
-        half = (env.joints.upper - env.joints.lower) / 2 * soft_factor
-        self._lower, self._upper = centre - half, centre + half
+        self._lower, self._upper = env.joints.soft_limits(soft_factor)
         self._zero = constant(0.0, env.device)
 
     def __call__(self) -> Tensor:

@@ -57,15 +57,7 @@ def joints(pos: list[list[float]]) -> SimpleNamespace:
         names=("left_knee", "right_knee"),
         pos=torch.tensor(pos),
         default_pos=torch.tensor([0.5, 0.5]),
-        lower=torch.tensor([0.0, -1.0]),
-        upper=torch.tensor([2.0, 1.0]),
     )
-
-
-def test_joint_limits_are_soft_about_the_centre_of_the_range() -> None:
-    # Soft limits: 1 +- 0.9 and 0 +- 0.9.
-    env = bare_env(2, joints=joints([[1.0, 0.9], [0.0, 1.2]]))
-    assert rewards.JointPosLimits(env, soft_factor=0.9)().tolist() == approx([0.0, 0.1 + 0.3])
 
 
 def test_pose_deviation_follows_the_commanded_speed() -> None:
