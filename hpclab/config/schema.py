@@ -258,17 +258,21 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if not isinstance(self.algorithm, PPOSection):
+    def _enough_samples(self) -> Self:
+        if not isinstance(self.algorithm, PPOSection) or self.env.num_envs_scope == "global":
             return self
         samples = self.env.num_envs * (1 if self.recurrent else self.algorithm.num_steps_per_env)
-        if self.env.num_envs_scope == "per_rank" and samples < self.algorithm.num_mini_batches:
+        if samples < self.algorithm.num_mini_batches:
             what = "environments to recurrent networks" if self.recurrent else "samples an iteration"
             raise inconsistent(
                 "env.num_envs",
                 f"{self.env.num_envs} gives {samples} {what}, fewer than algorithm.num_mini_batches="
                 f"{self.algorithm.num_mini_batches}; raise env.num_envs or lower algorithm.num_mini_batches",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _launchable(self) -> Self:
         if self.launch.gpus_per_node is not None and self.launch.cpu_workers_per_node is not None:
             raise inconsistent("launch.cpu_workers_per_node", "excludes launch.gpus_per_node; give one of the two")
         patience_s, hang_s = self.launch.process_group_timeout_s, self.run.hang_timeout_s

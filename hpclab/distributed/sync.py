@@ -26,18 +26,33 @@ def mini_batch_sizes(config: RunConfig, world_size: int) -> list[int]:
     For a distillation, N: the samples of one step.
 
     Raises:
-        ConfigError: a rank has too few environments to put a sample into every mini-batch.
+        ConfigError: a rank has too few environments to put a sample into every mini-batch, or advantages would be
+            normalised over a single sample.
     """
     envs = split_envs(config.env, world_size)
+    if min(envs) == 0:
+        raise ConfigError(
+            f"env.num_envs={config.env.num_envs} for the whole run leaves 0 to a rank of {world_size}; raise it or use "
+            "fewer workers"
+        )
     if not isinstance(config.algorithm, PPOSection):
         return envs
     steps, batches = config.algorithm.num_steps_per_env, config.algorithm.num_mini_batches
     sizes = [count // batches * steps if config.recurrent else count * steps // batches for count in envs]
     if min(sizes) == 0:
-        whole = ", which recurrent networks take whole" if config.recurrent else f" of {steps} steps"
+        what = "environments to recurrent networks" if config.recurrent else "samples an iteration"
+        samples = min(envs) * (1 if config.recurrent else steps)
         raise ConfigError(
-            f"env.num_envs={config.env.num_envs} over {world_size} ranks leaves {min(envs)} environments{whole} to a "
-            f"rank, too few for algorithm.num_mini_batches={batches}; raise env.num_envs"
+            f"env.num_envs={config.env.num_envs} for the whole run leaves {min(envs)} to a rank of {world_size}, so "
+            f"{samples} {what} for algorithm.num_mini_batches={batches}; raise env.num_envs or use fewer workers"
+        )
+    rollouts = [count * steps for count in envs]
+    normalized = {"mini_batch": min(sizes), "local": min(rollouts), "global": sum(rollouts)}
+    advantage = config.sync.resolved().advantage
+    if advantage is not None and normalized[advantage] == 1:
+        raise ConfigError(
+            f"sync.advantage={advantage} would normalise over a single sample, which leaves nothing to learn from; "
+            "raise env.num_envs or algorithm.num_steps_per_env, or lower algorithm.num_mini_batches"
         )
     return sizes
 

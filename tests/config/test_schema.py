@@ -27,9 +27,11 @@ def test_mini_batches_may_be_more_than_one_ranks_samples_only_for_a_global_count
     RunConfig.model_validate(values | {"env": {"num_envs": 1, "num_envs_scope": "global"}})
 
 
-def test_gpu_and_cpu_workers_exclude_each_other() -> None:
+@pytest.mark.parametrize("algorithm", [{}, {"name": "distillation", "teacher": "runs/t"}], ids=["ppo", "distillation"])
+def test_gpu_and_cpu_workers_exclude_each_other(algorithm: dict) -> None:
+    values = {"task": "x", "algorithm": algorithm}
     with pytest.raises(ValidationError, match=r"excludes launch\.gpus_per_node"):
-        RunConfig.model_validate({"task": "x", "launch": {"gpus_per_node": 1, "cpu_workers_per_node": 1}})
+        RunConfig.model_validate(values | {"launch": {"gpus_per_node": 1, "cpu_workers_per_node": 1}})
 
 
 def test_a_collective_is_given_up_only_after_the_watchdog_has_spoken() -> None:

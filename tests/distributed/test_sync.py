@@ -36,8 +36,19 @@ def test_weights_are_shares_of_a_mini_batch_and_none_when_equal():
 
 
 def test_too_few_environments_for_the_ranks_is_a_configuration_error():
-    with pytest.raises(ConfigError, match=r"env\.num_envs=2 over 3 ranks leaves 0 environments"):
+    with pytest.raises(ConfigError, match=r"env\.num_envs=2 for the whole run leaves 0 to a rank of 3"):
         mini_batch_sizes(run(2, "global"), 3)
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "advantage", "world_size", "num_mini_batches"),
+    [(4, "mini_batch", 2, 4), (1, "local", 2, 1), (1, "global", 1, 1)],
+)
+def test_a_single_sample_cannot_be_normalised(num_envs, advantage, world_size, num_mini_batches):
+    config = run(num_envs, num_steps_per_env=1, num_mini_batches=num_mini_batches)
+    with pytest.raises(ConfigError, match=f"sync.advantage={advantage} would normalise over a single sample"):
+        mini_batch_sizes(config.model_copy(update={"sync": SyncSection(advantage=advantage)}), world_size)
+    assert mini_batch_sizes(config.model_copy(update={"sync": SyncSection(advantage="global")}), 2)
 
 
 def test_the_table_states_batch_sizes_and_what_each_key_means():
