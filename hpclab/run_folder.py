@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,24 @@ class RunFolder:
 
     path: Path
 
+    @classmethod
+    def at(cls, path: Path) -> RunFolder:
+        """Return the run at a path as a user gives it: absolute, and without `..`, which no run can be named.
+
+        Raises:
+            OSError: the path is relative, and the working folder is gone.
+        """
+        absolute = path.absolute()
+        return cls(Path(os.path.realpath(absolute)) if ".." in absolute.parts else absolute)
+
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def argument(self) -> str:
+        """The run as a shell takes it, in commands that messages name."""
+        return shlex.quote(str(self.path))
 
     @property
     def config(self) -> Path:

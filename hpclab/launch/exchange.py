@@ -34,7 +34,7 @@ def import_checkpoint(file: Path, config_path: Path, run: Path, overrides: list[
         ConfigError: the file does not fit the config, or there is a run already; nothing was written.
         CheckpointError: the file cannot be loaded, or the run's checkpoint not be written.
     """
-    folder = RunFolder(run.expanduser().absolute())
+    folder = RunFolder.at(run)
     config = runs.named(load_config(config_path, overrides), folder)
     runs.check(folder, config)
     if folder.config.exists():
@@ -62,7 +62,7 @@ def import_checkpoint(file: Path, config_path: Path, run: Path, overrides: list[
         f"as configured, because the file does not say: activation {config.actor.activation}; {counters['env_steps']} "
         f"environment steps so far, of {config.env.num_envs} environments. Environments start anew"
     )
-    print(f"go on with: hpclab resume {folder.path}")
+    print(f"go on with: hpclab resume {folder.argument}")
 
 
 def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None:

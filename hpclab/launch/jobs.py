@@ -83,7 +83,7 @@ def check_attempt(run: RunFolder, attempts: Sequence[Attempt], number: int | Non
         ConfigError: it is not.
     """
     if not attempts:
-        raise ConfigError(f"{run.path}: has not started yet; see hpclab status {run.path}")
+        raise ConfigError(f"{run.path}: has not started yet; see hpclab status {run.argument}")
     if number is not None and number >= len(attempts):
         raise ConfigError(f"{run.path}: has no attempt {number}; the last one is {len(attempts) - 1}")
 

@@ -167,7 +167,7 @@ class Leader:
         if not verdict.goes_on:
             self._end(attempts[-1].number, verdict.cause, f"not started again: {verdict.reason}")
             self._handover.put_outcome("failed")
-            raise WorkerError(f"not started again: {verdict.reason}. Go on with: hpclab resume {self._run.path}")
+            raise WorkerError(f"not started again: {verdict.reason}. Go on with: hpclab resume {self._run.argument}")
 
     def _begin(self, notices: Notices) -> int:
         node, job = self._node, self._job
@@ -296,7 +296,7 @@ class Leader:
     def _give_up(self, reason: str) -> NoReturn:
         lock.release(self._run)
         self._wait_for_agents()
-        self._say(f"not requeued: {reason}. Go on with: hpclab resume {self._run.path}")
+        self._say(f"not requeued: {reason}. Go on with: hpclab resume {self._run.argument}")
         sys.exit(EXIT_UNFINISHED)
 
     def _end(self, attempt: int, cause: jobs.Cause, note: str = "", *, keep_lock: bool = False) -> None:

@@ -149,7 +149,7 @@ def held(run: RunFolder, owner: Owner) -> Iterator[None]:
 
 def _refusal(run: RunFolder, owner: Owner) -> ConfigError:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.since))
-    hint = f"see `hpclab status {run.path}`, end it with `hpclab cancel {run.path}`, or choose another run.name"
+    hint = f"see `hpclab status {run.argument}`, end it with `hpclab cancel {run.argument}`, or choose another run.name"
     if owner.job_id is None and owner.host != socket.gethostname():
         hint += f"; if that process is gone, remove {run.lock}"
     return ConfigError(f"{run.path}: in use by {owner} since {since}; {hint}")

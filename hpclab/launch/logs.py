@@ -31,7 +31,7 @@ def logs(run: Path, *, rank: int | None, attempt: int | None, follow: bool, firs
         ConfigError: no run there, no such attempt or rank, or options that exclude each other.
         SystemExit: 1 when the first error was asked for and there is none.
     """
-    folder = RunFolder(run.absolute())
+    folder = RunFolder.at(run)
     read_manifest(folder)
     if first_error:
         if follow or rank is not None:

@@ -31,7 +31,8 @@ def resume(run: Path, overrides: list[str], *, num_nodes: int | None = None, new
         WorkerError: a rank failed.
         SystemExit: the run was stopped before its end (130).
     """
-    folder, sweep = RunFolder(run.absolute()), SweepFolder(run.absolute())
+    folder = RunFolder.at(run)
+    sweep = SweepFolder(folder.path)
     if sweep.record.exists():
         resume_sweep(sweep, overrides, num_nodes=num_nodes, new_code=new_code)
         return

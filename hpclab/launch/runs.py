@@ -33,8 +33,16 @@ class OpenRun:
 
 
 def run_folder(config: RunConfig, config_path: Path) -> RunFolder:
-    """Return where a run lives: `run.root`, and `run.name` or the config file's stem."""
-    return RunFolder((Path(config.run.root).expanduser() / (config.run.name or config_path.stem)).absolute())
+    """Return where a run lives: `run.root`, and `run.name` or the config file's stem.
+
+    Raises:
+        ConfigError: `run.root` names a home folder that does not exist.
+    """
+    try:
+        root = Path(config.run.root).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"run.root={config.run.root}: there is no such home folder; write the path out") from error
+    return RunFolder.at(root / (config.run.name or config_path.stem))
 
 
 def named(config: RunConfig, run: RunFolder) -> RunConfig:

@@ -35,7 +35,8 @@ def status(run: Path | None, *, as_json: bool, watch: bool) -> None:
         if as_json:
             print(json.dumps([asdict(one) for one in found], indent=1), flush=True)
         else:
-            show(found, clear=watch, one=run is not None and len(found) == 1 and Path(found[0].run) == run.absolute())
+            shown_in_full = run is not None and [Path(status.run) for status in found] == [RunFolder.at(run).path]
+            show(found, clear=watch, one=shown_in_full)
         if not watch or not interruptible_wait(_WATCH_S):
             return
 
@@ -43,7 +44,7 @@ def status(run: Path | None, *, as_json: bool, watch: bool) -> None:
 def _folders(path: Path | None) -> list[RunFolder]:
     if path is None:
         return _runs_in(Path("runs"))
-    run = RunFolder(path.absolute())
+    run = RunFolder.at(path)
     if run.manifest.exists():
         return [run]
     if not path.is_dir():
@@ -59,7 +60,7 @@ def _runs_in(path: Path, *, depth: int = 2) -> list[RunFolder]:
     found = []
     for entry in sorted(path.iterdir()) if path.is_dir() else []:
         if (entry / "run.json").is_file():
-            found.append(RunFolder(entry.absolute()))
+            found.append(RunFolder.at(entry))
         elif depth > 1 and entry.is_dir():
             found += _runs_in(entry, depth=depth - 1)
     return found

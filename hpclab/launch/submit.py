@@ -113,7 +113,7 @@ def run_locally(plan: SubmissionPlan, checkout: Checkout | None) -> None:
     if attempt.cause == "crashed":
         raise WorkerError(attempt.note or f"the run failed; see {plan.run.logs(attempt.number)}")
     if attempt.cause != "completed":
-        print(f"stopped; go on with: hpclab resume {plan.run.path}", flush=True)
+        print(f"stopped; go on with: hpclab resume {plan.run.argument}", flush=True)
         raise SystemExit(EXIT_STOPPED)
 
 

@@ -103,12 +103,12 @@ def _nothing_left(folder: SweepFolder, alive: Sequence[_Found], complete: Sequen
     if not alive:
         return ConfigError(
             f"{folder.path}: all {len(complete)} runs are complete; for more: "
-            f"hpclab resume {folder.path} run.max_iterations=N"
+            f"hpclab resume {folder.shared.argument} run.max_iterations=N"
         )
     done = f"{len(complete)} complete, " if complete else ""
     return ConfigError(
         f"{folder.path}: nothing to resume: {done}{len(alive)} running or waiting: {_names(alive)}; see "
-        f"hpclab status {folder.path}"
+        f"hpclab status {folder.shared.argument}"
     )
 
 

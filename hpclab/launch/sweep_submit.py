@@ -134,9 +134,10 @@ def _submit_arrays(sweep: SweepPlan, plans: Sequence[SubmissionPlan], size: int)
     except RefusedError as error:
         if not jobs:
             raise
+        argument = sweep.folder.shared.argument
         raise LaunchError(
             f"{error}; {len(jobs)} of {len(plans)} runs had been submitted before and go on. End them with "
-            f"`hpclab cancel {sweep.folder.path}`, or submit the others later with `hpclab resume {sweep.folder.path}`"
+            f"`hpclab cancel {argument}`, or submit the others later with `hpclab resume {argument}`"
         ) from error
     finally:
         names = {member.index: sweep.folder.run(member.index).name for member in sweep.members}

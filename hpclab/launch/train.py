@@ -81,7 +81,7 @@ def train_run(
 
             outcome = train_locally(run, devices, torchrunx_logs=torchrunx_logs(run, torchrunx_log_dir))
     if outcome.kind == "stopped":
-        print(f"stopped before iteration {outcome.iteration}; go on with: hpclab resume {run.path}", flush=True)
+        print(f"stopped before iteration {outcome.iteration}; go on with: hpclab resume {run.argument}", flush=True)
         raise SystemExit(EXIT_STOPPED)
 
 

@@ -25,6 +25,11 @@ def test_a_run_is_named_after_its_config_file(tmp_path: Path) -> None:
     assert runs.run_folder(load_config(path), path).path == tmp_path / "runs" / "walk"
 
 
+def test_a_home_folder_that_does_not_exist_is_named(tiny: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^run\.root=~nobody-here/runs: there is no such home folder"):
+        runs.run_folder(load_config(tiny, ["run.root=~nobody-here/runs"]), tiny)
+
+
 def test_a_new_run_has_its_config_and_manifest(tiny: Path, tmp_path: Path) -> None:
     assert make(tiny) == ()
     run = RunFolder(tmp_path / "runs" / "tiny")
