@@ -23,7 +23,9 @@ def may_take_later(partition: str | None, num_nodes: int) -> bool:
     wanted = None if partition is None else set(partition.split(","))
     states: dict[str, str] = {}
     for line in listed.splitlines():
-        name, node, state = line.split()
+        if len(words := line.split()) != 3:  # what a site's wrapper prints before
+            continue
+        name, node, state = words
         if name.endswith("*") if wanted is None else name.rstrip("*") in wanted:
             states[node] = state
     return len(states) >= num_nodes and any(state.startswith(_OUT) for state in states.values())

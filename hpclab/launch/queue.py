@@ -12,6 +12,8 @@ from dataclasses import dataclass
 FINISHED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"}
 )
+_OWN_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_", "SLURM_TIME_FORMAT")
+"""What users set for their own eyes: it hides jobs, asks questions, and changes what is printed or cancelled."""
 _FIELD = re.compile(r"(?:^|\s)(JobState|Reason|PreemptTime|StartTime|NodeList|Restarts|Requeue)=(\S+)")
 
 
@@ -36,16 +38,26 @@ class JobInfo:
         return self.state in FINISHED
 
 
+def run_command(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a Slurm client command as it is without a user's settings for it, in the C locale; it can ask nothing.
+
+    Raises:
+        OSError: it is absent.
+        subprocess.TimeoutExpired: it took too long.
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+    return subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+        env=variables | {"LC_ALL": "C"},
+    )  # fmt: skip
+
+
 def slurm_command(*arguments: str, timeout_s: float = 60.0) -> str | None:
     """Run a Slurm client command and return what it prints; None when it is absent, fails, or takes too long."""
     if shutil.which(arguments[0]) is None:
         return None
-    # SLURM_TIME_FORMAT and the locale change what the commands print.
-    environment = {k: v for k, v in os.environ.items() if k != "SLURM_TIME_FORMAT"} | {"LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment
-        )
+        done = run_command(*arguments, timeout_s=timeout_s)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
@@ -58,8 +70,9 @@ def ask(job_id: str, *, timeout_s: float = 60.0) -> JobInfo | None:
 
 
 def parse_scontrol(text: str) -> JobInfo | None:
-    """Read one line of `scontrol show job -o`."""
-    fields = dict(_FIELD.findall(text.strip().splitlines()[0])) if text.strip() else {}
+    """Read `scontrol show job -o`: its first job, below whatever a site's wrapper prints before it."""
+    line = next((line for line in text.splitlines() if "JobState=" in line), "")
+    fields = dict(_FIELD.findall(line))
     if "JobState" not in fields:
         return None
     start = fields.get("StartTime", "")
@@ -77,8 +90,9 @@ def parse_scontrol(text: str) -> JobInfo | None:
 def down_nodes(hosts: Sequence[str], *, timeout_s: float = 5.0) -> list[str]:
     """Return those of a job's nodes that Slurm has given up; none where it cannot be asked."""
     listed = slurm_command("sinfo", "-h", "-N", "-n", ",".join(hosts), "-o", "%N %T", timeout_s=timeout_s) or ""
-    states = (line.split() for line in listed.splitlines() if line.strip())
-    return sorted({name for name, state in states if state.startswith(("down", "fail")) or state.endswith("*")})
+    states = (line.split() for line in listed.splitlines())
+    named = (words for words in states if len(words) == 2)  # not what a site's wrapper prints before
+    return sorted({name for name, state in named if state.startswith(("down", "fail")) or state.endswith("*")})
 
 
 def is_queued(job_id: str, *, timeout_s: float = 10.0) -> bool | None:
@@ -87,5 +101,6 @@ def is_queued(job_id: str, *, timeout_s: float = 10.0) -> bool | None:
     if info is not None:
         return not info.is_finished
     # scontrol fails alike for an unknown job and for a controller that is down; squeue tells the two apart.
-    listed = slurm_command("squeue", "-h", "-o", "%A %F_%K", timeout_s=timeout_s)
+    # Hidden partitions too, and a line for each waiting member of an array.
+    listed = slurm_command("squeue", "-h", "-a", "-r", "-o", "%A %F_%K", timeout_s=timeout_s)
     return None if listed is None else job_id in listed.split()

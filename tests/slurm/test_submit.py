@@ -348,13 +348,6 @@ def test_a_short_walltime_keeps_time_to_train(slurm: FakeSlurm, submit: Submit) 
     assert "#SBATCH --signal=USR2@60\n" in slurm.script()
 
 
-def test_cancel_leaves_a_word_for_the_job_before_scancel(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
-    submit()
-    slurm.command("scancel", f"test -e {run.cancel_request}")
-    cancel(run.path)
-    assert slurm.calls()[-1] == "scancel 11"
-
-
 def test_resume_submits_the_recorded_plan_again(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
     submit(profile="site")
     first = slurm.script()
