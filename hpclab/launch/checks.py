@@ -1,4 +1,4 @@
-"""What must hold between a config and the number of ranks, checked before anything starts."""
+"""What a config needs of the files it names and of the number of ranks, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from hpclab.checkpoint.inspect import find
 from hpclab.config.algorithms import DistillationSection
 from hpclab.config.schema import RunConfig
+from hpclab.config.tasks import task_problem
 from hpclab.distributed.sync import mini_batch_sizes
 from hpclab.errors import ConfigError
 
@@ -20,12 +21,17 @@ def check_batches(config: RunConfig, world_size: int) -> None:
     mini_batch_sizes(config, world_size)
 
 
-def check_teacher(config: RunConfig) -> None:
-    """Check that the teacher of a distillation has a checkpoint.
+def check_files(config: RunConfig) -> None:
+    """Check that the task's file defines one, that its motion is there, and that a distillation's teacher is saved.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: one of them is not so.
     """
+    problem = task_problem(config.task)
+    if problem is not None:
+        raise ConfigError(f"task: {config.task}: {problem}")
+    if config.env.motion is not None and not Path(config.env.motion).is_file():
+        raise ConfigError(f"env.motion: {config.env.motion}: no such file")
     if not isinstance(config.algorithm, DistillationSection):
         return
     try:

@@ -13,7 +13,7 @@ from hpclab.config.load import load_config, load_profile
 from hpclab.config.schema import RunConfig
 from hpclab.errors import ConfigError
 from hpclab.launch import environment, runs
-from hpclab.launch.checks import check_batches, check_teacher
+from hpclab.launch.checks import check_batches, check_files
 from hpclab.launch.node_job import NodeJob
 from hpclab.launch.train import torchrunx_logs
 from hpclab.run_folder import RunFolder
@@ -211,7 +211,7 @@ def plan_of(run: RunFolder, config: RunConfig) -> SubmissionPlan:
     workers = launch.cpu_workers_per_node or launch.gpus_per_node or config.slurm.gpus_per_node or 1
     plan = SubmissionPlan(run, config, launch.num_nodes, workers, use_gpus, _setup(config))
     check_batches(config, plan.world_size)
-    check_teacher(config)
+    check_files(config)
     return plan
 
 

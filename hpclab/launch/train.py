@@ -8,7 +8,7 @@ from pathlib import Path
 from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
 from hpclab.launch import runs
-from hpclab.launch.checks import check_batches, check_teacher
+from hpclab.launch.checks import check_batches, check_files
 from hpclab.launch.devices import resolve
 from hpclab.run_folder import RunFolder
 
@@ -60,7 +60,7 @@ def train_run(
     """Train a run at a given place; otherwise as `train`."""
     devices = resolve(gpu_ids, num_workers)
     check_batches(config, len(devices))
-    check_teacher(config)
+    check_files(config)
     how = {
         "command": "train",
         "gpu_ids": gpu_ids,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hpclab.errors import ConfigError
+from hpclab.launch import checks
 from hpclab.launch.train import torchrunx_logs, train
 from hpclab.run_folder import RunFolder
 
@@ -32,6 +33,20 @@ def test_too_few_environments_for_the_ranks_write_nothing(tiny: Path, tmp_path: 
     overrides = ["env.num_envs_scope=global", "env.num_envs=5", "algorithm.num_steps_per_env=3"]
     with pytest.raises(ConfigError, match="leaves 1 to a rank of 4, so 3 samples an iteration"):
         train(tiny, overrides, gpu_ids=None, num_workers=4, torchrunx_log_dir=None)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_motion_or_a_task_that_is_not_there_writes_nothing(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*overrides: str) -> None:
+        train(tiny, list(overrides), gpu_ids=None, num_workers=1, torchrunx_log_dir=None)
+
+    with pytest.raises(ConfigError, match=r"^env\.motion: /nope/walk\.npz: no such file$"):
+        start("env.motion=/nope/walk.npz")
+    monkeypatch.setattr(checks, "task_problem", lambda name: f"{name}.py:3: invalid syntax")
+    with pytest.raises(ConfigError, match=r"^task: cartpole-balance: cartpole-balance\.py:3: invalid syntax$"):
+        start()
     assert not (tmp_path / "runs").exists()
 
 
