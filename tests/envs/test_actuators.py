@@ -94,6 +94,15 @@ def test_a_network_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         LearnedActuator(two_joints(), weights=nn.Sequential(nn.Linear(4, 1)).state_dict(), effort_limit=1.0)
     with pytest.raises(ConfigError, match=r"missing\.pt"):
         LearnedActuator(two_joints(), weights=tmp_path / "missing.pt", effort_limit=1.0)
+    (tmp_path / "text.pt").write_text("hello")
+    with pytest.raises(ConfigError, match=r"text\.pt: cannot be read"):
+        LearnedActuator(two_joints(), weights=tmp_path / "text.pt", effort_limit=1.0)
+    with pytest.raises(ConfigError, match=r"not one of net\.0\.weight, net\.0\.bias"):
+        LearnedActuator(
+            two_joints(), weights=nn.ModuleDict({"net": nn.Sequential(nn.Linear(6, 1))}).state_dict(), effort_limit=1.0
+        )
+    with pytest.raises(ConfigError, match=r"layers with biases is wanted, not one of 0\.weight"):
+        LearnedActuator(two_joints(), weights={"0.weight": torch.zeros(1, 6)}, effort_limit=1.0)
 
 
 def go1(action: Term, convert: Callable[[mujoco.MjSpec], None] | None = None) -> ManagerEnv:

@@ -67,7 +67,9 @@ def test_a_turning_root_is_resampled_spherically() -> None:
 
 
 def test_a_saved_motion_reads_back_equal(motion: Motion, tmp_path: Path) -> None:
-    save_motion(motion, tmp_path / "motion.npz")
+    save_motion(motion, tmp_path / "saved.npz")
+    with np.load(tmp_path / "saved.npz") as arrays:
+        np.savez(tmp_path / "motion.npz", **arrays, joint_names=np.array(["hip", "knee"]))  # more than is asked for
     loaded = load_motion(tmp_path / "motion.npz", num_joints=29, num_bodies=30)
     for field in dataclasses.fields(Motion):
         assert np.array_equal(getattr(loaded, field.name), getattr(motion, field.name))
@@ -86,3 +88,32 @@ def test_files_that_do_not_fit_are_named(motion: Motion, tmp_path: Path) -> None
     np.savez(path, joint_pos=motion.joint_pos, fps=np.array([30]))
     with pytest.raises(ConfigError, match="30 frames per second; a control step is a frame, so 50 are wanted"):
         load_motion(path, num_joints=29, num_bodies=30)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:60] + b"\xff" * 10 + data[70:], lambda data: data[: len(data) // 2], lambda data: b""],
+    ids=["flipped", "cut", "empty"],
+)
+def test_a_damaged_file_is_named(motion: Motion, tmp_path: Path, damage) -> None:
+    path = tmp_path / "motion.npz"
+    save_motion(motion, path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ConfigError, match=r"motion\.npz: cannot be read"):
+        load_motion(path, num_joints=29, num_bodies=30)
+
+
+def test_a_motion_needs_frames_of_finite_numbers(motion: Motion, tmp_path: Path) -> None:
+    path, arrays = (
+        tmp_path / "motion.npz",
+        {field.name: getattr(motion, field.name) for field in dataclasses.fields(Motion)},
+    )
+    save_motion(Motion(**{name: array[:0] for name, array in arrays.items()}), path)
+    with pytest.raises(ConfigError, match="has no frames"):
+        load_motion(path, num_joints=29, num_bodies=30)
+    save_motion(Motion(**arrays | {"joint_vel": np.full_like(motion.joint_vel, np.nan)}), path)
+    with pytest.raises(ConfigError, match="joint_vel holds numbers that are not finite"):
+        load_motion(path, num_joints=29, num_bodies=30)
+    np.save(tmp_path / "motion.npy", motion.joint_pos)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_motion(tmp_path / "motion.npy", num_joints=29, num_bodies=30)

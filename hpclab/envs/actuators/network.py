@@ -48,7 +48,7 @@ class LearnedActuator:
         """Load the weights: the state dictionary of an `nn.Sequential`, or the file that `torch.save` made of it.
 
         Raises:
-            ConfigError: the file is not there, or the layers do not fit the inputs.
+            ConfigError: the file cannot be read or holds something else, or the layers do not fit the inputs.
         """
         self._layers = _layers(weights, env.device)
         self._activation = _ACTIVATIONS[activation]
@@ -76,17 +76,23 @@ class LearnedActuator:
 
 
 def _layers(weights: str | Path | Mapping[str, Tensor], device: torch.device) -> list[tuple[Tensor, Tensor]]:
-    state: Mapping[str, Tensor]
-    if isinstance(weights, Mapping):
-        state = weights
-    else:
-        try:
-            state = torch.load(weights, map_location=device, weights_only=True)
-        except OSError as problem:
-            raise ConfigError(f"actuator network: {problem}") from problem
-    numbers = sorted(int(name.split(".")[0]) for name in state if name.endswith(".weight"))
-    if not numbers:
-        raise ConfigError("actuator network: no layers; a state dictionary of an nn.Sequential is wanted")
-    return [
-        (state[f"{number}.weight"].to(device).float(), state[f"{number}.bias"].to(device).float()) for number in numbers
-    ]
+    state = weights if isinstance(weights, Mapping) else _read(Path(weights))
+    numbers = [name.removesuffix(".weight") for name in state if name.endswith(".weight")]
+    if not numbers or not all(number.isdigit() and f"{number}.bias" in state for number in numbers):
+        raise ConfigError(
+            "actuator network: the state dictionary of an nn.Sequential of layers with biases is wanted, not one of "
+            f"{', '.join(state) or 'nothing'}"
+        )
+    names = ([f"{number}.weight", f"{number}.bias"] for number in sorted(numbers, key=int))
+    return [(state[weight].to(device).float(), state[bias].to(device).float()) for weight, bias in names]
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as problem:  # torch raises a different class for each way of being damaged
+        reason = str(problem).partition("\n")[0] or type(problem).__name__
+        raise ConfigError(f"actuator network {path}: cannot be read: {reason}") from problem
+    if not isinstance(state, Mapping):
+        raise ConfigError(f"actuator network {path}: holds a {type(state).__name__}, not a state dictionary")
+    return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ class Motion:
         return len(self.joint_pos)
 
 
+_ARRAYS = tuple(field.name for field in fields(Motion))
+
+
 def load_motion(path: Path, *, num_joints: int, num_bodies: int) -> Motion:
     """Read the npz file of a motion.
 
@@ -47,19 +51,22 @@ def load_motion(path: Path, *, num_joints: int, num_bodies: int) -> Motion:
         ConfigError: the file cannot be read, or holds other arrays than a motion of such a robot.
     """
     try:
-        with np.load(path) as file:
-            arrays = {name: file[name].astype(np.float32) for name in file.files if name != "fps"}
-            fps = float(np.asarray(file["fps"]).reshape(-1)[0]) if "fps" in file.files else FPS
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
+        # not by `np.load`, which takes other kinds of files as well
+        with path.open("rb") as opened, np.lib.npyio.NpzFile(opened) as file:
+            arrays = {name: np.asarray(file[name]).astype(np.float32) for name in _ARRAYS if name in file.files}
+            fps = float(np.asarray(file["fps"]).flat[0]) if "fps" in file.files else FPS
+    except (OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as problem:
         raise ConfigError(f"motion {path}: cannot be read: {problem}") from problem
     if fps != FPS:
         raise ConfigError(
             f"motion {path}: has {fps:g} frames per second; a control step is a frame, so {FPS} are wanted"
         )
-    missing = [field.name for field in fields(Motion) if field.name not in arrays]
+    missing = [name for name in _ARRAYS if name not in arrays]
     if missing:
         raise ConfigError(f"motion {path}: lacks {', '.join(missing)}")
-    frames = len(arrays["joint_pos"])
+    frames = arrays["joint_pos"].shape[0] if arrays["joint_pos"].ndim else 0
+    if frames == 0:
+        raise ConfigError(f"motion {path}: has no frames")
     shapes = {
         "joint_pos": (frames, num_joints),
         "joint_vel": (frames, num_joints),
@@ -71,10 +78,12 @@ def load_motion(path: Path, *, num_joints: int, num_bodies: int) -> Motion:
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ConfigError(f"motion {path}: {name} is {arrays[name].shape}, {shape} wanted")
+        if not np.isfinite(arrays[name]).all():
+            raise ConfigError(f"motion {path}: {name} holds numbers that are not finite")
     return Motion(**{name: arrays[name] for name in shapes})
 
 
 def save_motion(motion: Motion, path: Path) -> None:
     """Write the npz file of a motion."""
-    arrays: dict[str, Any] = {field.name: getattr(motion, field.name) for field in fields(motion)}
+    arrays: dict[str, Any] = {name: getattr(motion, name) for name in _ARRAYS}
     np.savez_compressed(path, fps=np.array([FPS]), **arrays)
