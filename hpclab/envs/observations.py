@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,7 +58,7 @@ class ObservationManager:
     def _index_of(self, env: ManagerEnv, name: str, term: ObservationTerm, seen: list[ObservationTerm]) -> int:
         for index, other in enumerate(seen):
             shared = term.is_plain and other.is_plain
-            if shared and other.func is term.func and other.params == term.params:
+            if shared and other.func is term.func and _same(other.params, term.params):
                 return index
         seen.append(term)
         self._terms.append(term.bind(env) if term.is_plain else Processed(env, name, term))
@@ -72,3 +73,11 @@ class ObservationManager:
                 noisy, ranges, drawn = self._noise[group]
                 noisy.addcmul_(drawn.uniform_(-1.0, 1.0), ranges)
         return self.values
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a term gives the same with both parameters; arrays count as the same where they are one object."""
+    return one.keys() == other.keys() and all(
+        value is other[name] or (not isinstance(value, Tensor | np.ndarray) and bool(value == other[name]))
+        for name, value in one.items()
+    )

@@ -26,7 +26,14 @@ class TerminationManager:
     """The termination terms of a task, and `diverged`, which every task has."""
 
     def __init__(self, env: ManagerEnv, terms: Mapping[str, TerminationTerm]) -> None:
-        all_terms: dict[str, Term] = {"diverged": TerminationTerm(diverged), **terms}
+        """Bind the terms.
+
+        Raises:
+            ValueError: one is called `diverged`.
+        """
+        if diverged.__name__ in terms:
+            raise ValueError(f"a termination term may not be called {diverged.__name__}: every task has one already")
+        all_terms: dict[str, Term] = {diverged.__name__: TerminationTerm(diverged), **terms}
         # Terminations first, time limits last, so that each kind is one slice.
         ordered = sorted(all_terms, key=lambda name: getattr(all_terms[name], "time_out", False))
         self._num_terminations = sum(not getattr(all_terms[name], "time_out", False) for name in ordered)

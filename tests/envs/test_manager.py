@@ -16,7 +16,7 @@ from hpclab.config.tasks import task_names
 from hpclab.envs.make import make_env
 from hpclab.envs.manager import ManagerEnv
 from hpclab.envs.sim.make import make_sim
-from hpclab.envs.spec import RewardTerm, TaskSpec
+from hpclab.envs.spec import ObservationTerm, RewardTerm, TaskSpec
 from hpclab.envs.tasks import load_task
 from hpclab.envs.vec_env import Step, VecEnv
 from hpclab.errors import CheckpointError, ConfigError
@@ -87,6 +87,22 @@ def test_fallen_pole_terminates_and_only_its_environment_is_reset() -> None:
     assert env.sim.qpos[2, 1] == torch.atan2(step.observations["actor"][2, 2], step.observations["actor"][2, 1])
     moved = (env.sim.qpos - qpos).abs().max(dim=1).values
     assert (moved[torch.arange(N) != 2] < 0.01).all()
+
+
+def test_no_term_takes_the_place_of_the_check_for_divergence() -> None:
+    spec = load_task("cartpole-balance")
+    with pytest.raises(ValueError, match="may not be called diverged"):
+        build("cartpole-balance", with_fields(terminations={"diverged": spec.terminations["time_out"]}))
+
+
+def test_terms_that_differ_in_an_array_are_evaluated_apart() -> None:
+    def scaled(env: ManagerEnv, *, by: Tensor) -> Tensor:
+        return env.joints.pos * by
+
+    terms = [ObservationTerm(scaled, {"by": torch.tensor(factors)}) for factors in ([1.0, 2.0], [3.0, 4.0])]
+    env = build("cartpole-balance", with_fields(observations={"actor": {"a": terms[0]}, "critic": {"b": terms[1]}}))
+    observations = env.reset()
+    torch.testing.assert_close(observations["critic"], observations["actor"] * torch.tensor([3.0, 2.0]))
 
 
 def test_termination_wins_over_a_time_out_in_the_same_step() -> None:
