@@ -21,33 +21,41 @@ class Retention:
     best: str | None = None
     """Log tag; the checkpoint with the highest value stays, of equal ones the newer."""
 
-    def doomed(self, checkpoints: Path) -> list[int]:
-        """Return the iterations whose checkpoints go, newest first."""
+    def doomed(self, checkpoints: Path, newest: int) -> list[int]:
+        """Return the iterations whose checkpoints go, newest first.
+
+        Args:
+            checkpoints: folder of a run's checkpoints.
+            newest: iteration of the one just written. Later ones were damaged when the run went on from before them:
+                they take no place of those that are whole.
+        """
         if self.last is None:
             return []
-        found = disk.iterations(checkpoints)
+        found = [iteration for iteration in disk.iterations(checkpoints) if iteration <= newest]
         candidates = [
             iteration for iteration in found[self.last :] if self.every is None or iteration % self.every != 0
         ]
         if self.best is not None and candidates:
-            best = best_iteration(checkpoints, self.best)
+            best = best_iteration(checkpoints, self.best, newest)
             candidates = [iteration for iteration in candidates if iteration != best]
         return candidates
 
-    def prune(self, checkpoints: Path) -> None:
-        """Remove the checkpoints that do not stay.
+    def prune(self, checkpoints: Path, newest: int) -> None:
+        """Remove the checkpoints that do not stay; see `doomed`.
 
         Raises:
             OSError: one could not be removed.
         """
-        for iteration in self.doomed(checkpoints):
+        for iteration in self.doomed(checkpoints, newest):
             disk.remove(checkpoints, iteration)
 
 
-def best_iteration(checkpoints: Path, metric: str) -> int | None:
-    """Return the iteration of the checkpoint with the highest `metric`, None where none has a value."""
+def best_iteration(checkpoints: Path, metric: str, newest: float = math.inf) -> int | None:
+    """Return which iteration up to `newest` has the checkpoint with the highest `metric`, None where none has a value."""
     best, highest = None, -math.inf
     for iteration in disk.iterations(checkpoints):
+        if iteration > newest:
+            continue
         try:
             value = disk.read_manifest(checkpoints / disk.folder_name(iteration)).metrics.get(metric)
         except CheckpointError:

@@ -212,7 +212,7 @@ class CheckpointStore:
     def _publish(self, manifest: Manifest) -> None:
         disk.publish(self._checkpoints, manifest)
         try:
-            self._retention.prune(self._checkpoints)
+            self._retention.prune(self._checkpoints, manifest.iteration)
         except OSError as error:
             _LOGGER.warning("an old checkpoint could not be removed: %s", error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.vec_env import VecEnv
+from hpclab.errors import WorkerError
 from hpclab.metrics import record as tags
 from hpclab.metrics.episodes import EpisodeTracker
 from hpclab.metrics.record import Record
@@ -78,7 +80,7 @@ class OnPolicyRunner:
         self._values: dict[str, float] = {}
         """What the last iteration reported."""
         self._state = TrainingState(env, algorithm, self._episodes, collectives, config)
-        self.saving = Saving(store, num_envs=env.num_envs, leader=collectives.rank == 0, capture=self._capture)
+        self.saving = Saving(store, num_envs=env.num_envs, collectives=collectives, capture=self._capture)
         sync = config.sync.resolved()
         self._curriculum = CurriculumSync(env, sync, collectives.rank)
         self._auditor = Auditor(config, env, algorithm, collectives)
@@ -123,10 +125,19 @@ class OnPolicyRunner:
             reporter: takes the metrics; of rank 0, others have one without sinks.
             attempt: which start of the run this is.
 
+        A failure leaves the checkpoint whose write had begun, as far as no other rank is needed for it.
+
         Raises:
             CheckpointError: the state could not be saved at the end or at the stop.
-            WorkerError: the audit found ranks that differ where they must not.
+            WorkerError: a loss is no number any more, or the audit found ranks that differ where they must not.
         """
+        try:
+            return self._learn(reporter, attempt)
+        except BaseException:
+            self.saving.rescue()
+            raise
+
+    def _learn(self, reporter: Reporter, attempt: int) -> Outcome:
         if self._complete():
             _LOGGER.info("nothing to do: %d iterations are done", self.iteration)
             return Outcome("completed", self.iteration, self.env_steps)
@@ -169,7 +180,11 @@ class OnPolicyRunner:
         return self.iteration >= self.config.run.max_iterations or (limit is not None and self.env_steps >= limit)
 
     def iterate(self, reporter: Reporter, attempt: int = 0) -> bool:
-        """Run one iteration and report it; return whether any rank was asked to stop. Collective."""
+        """Run one iteration and report it; return whether any rank was asked to stop. Collective.
+
+        Raises:
+            WorkerError: a loss is no number any more.
+        """
         since_meeting_s = 0.0 if self._met_at is None else time.monotonic() - self._met_at
         self._stopwatch.start()
         self._rollout()
@@ -193,8 +208,19 @@ class OnPolicyRunner:
         values |= self._stragglers.values(numbers, since_meeting_s + collection_s + learning_s)
         self._values = values
         reporter.write(Record(self.iteration, self.env_steps, time.time(), attempt, values))
+        self._check_losses(values)
         self.iteration += 1
         return numbers["stop"] > 0
+
+    def _check_losses(self, values: Mapping[str, float]) -> None:
+        """Let nothing that cannot be learned from any more take the place of a checkpoint that can."""
+        for tag, value in values.items():
+            if tag.startswith("Loss/") and not math.isfinite(value):
+                raise WorkerError(
+                    f"{tag} of iteration {self.iteration} is {value}: an observation was no finite number, or learning "
+                    "has diverged. Checkpoints from before it are whole: change what led to it, such as "
+                    "algorithm.learning_rate, and resume"
+                )
 
     def _collect(self) -> None:
         self.algorithm.start_rollout()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hpclab.checkpoint.store import CheckpointStore
+from hpclab.distributed.collectives import Collectives
 from hpclab.errors import CheckpointError
 
 _LOGGER = logging.getLogger(__name__)
@@ -17,15 +18,18 @@ States = tuple[dict[str, Any] | None, dict[str, Any] | None]
 
 
 class Saving:
-    """Hands the state of one rank to the store. All methods but `progress` are collective.
+    """Hands the state of one rank to the store. All methods but `progress` and `rescue` are collective.
 
     A checkpoint that cannot be written while training goes on is logged; one at the end is an error.
     """
 
-    def __init__(self, store: CheckpointStore, *, num_envs: int, leader: bool, capture: Callable[[], States]) -> None:
+    def __init__(
+        self, store: CheckpointStore, *, num_envs: int, collectives: Collectives, capture: Callable[[], States]
+    ) -> None:
         self._store = store
         self._num_envs = num_envs
-        self._leader = leader
+        self._leader = collectives.rank == 0
+        self._alone = collectives.world_size == 1
         self._capture = capture
         self.progress = store.progress
         self.on_saved: Callable[[float], None] = lambda duration_s: None
@@ -59,6 +63,15 @@ class Saving:
         shared, shard = self._capture()
         self._store.save(iteration, shared=shared, shard=shard, num_envs=self._num_envs, metrics=metrics)
         self._report(iteration)
+
+    def rescue(self) -> None:
+        """Wait for the write in flight after a failure; with several ranks, that would take the others too."""
+        if not self._alone:
+            return
+        try:
+            self._log(self._store.finish())
+        except CheckpointError as error:
+            _LOGGER.error("%s", error)
 
     def _log(self, saved: int | None) -> None:
         if saved is not None:

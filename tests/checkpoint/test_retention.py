@@ -39,3 +39,12 @@ def test_of_equal_ones_the_newer_is_best_and_a_damaged_one_never(tmp_path: Path)
     (tmp_path / "iter-000040" / "manifest.json").unlink()
     assert best_iteration(tmp_path, REWARD) == 20
     assert best_iteration(tmp_path, "Train/other") is None
+
+
+@pytest.mark.parametrize("retention", [Retention(last=1), Retention(last=1, every=20), Retention(last=1, best=REWARD)])
+def test_a_damaged_newer_one_takes_no_place_of_what_is_written(retention: Retention, tmp_path: Path) -> None:
+    kept(tmp_path, Retention(), {20: 1.0, 50: 9.0})
+    (tmp_path / "iter-000050" / "shared.pt").write_bytes(b"")
+    save(tmp_path, 30, retention=retention, **{REWARD: 2.0})
+    assert loaded_iteration(tmp_path) == 30
+    assert (tmp_path / "latest").readlink() == Path("iter-000030")

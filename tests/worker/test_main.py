@@ -7,9 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from hpclab.checkpoint import folder as disk
 from hpclab.config.load import dump_config, load_config
+from hpclab.envs.manager import ManagerEnv
+from hpclab.envs.vec_env import Step
 from hpclab.errors import ConfigError, LaunchError, WorkerError
 from hpclab.metrics.jsonl import read_last
 from hpclab.run_folder import RunFolder
@@ -47,6 +50,43 @@ def test_what_is_unforeseen_becomes_a_worker_error(error: BaseException, tmp_pat
     assert raised.value.__cause__ is error
     assert "Traceback" in run.rank_log(0, 0).read_text()
     assert run.rank_error(0, 0).exists()
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt()])
+def test_a_failure_keeps_the_checkpoint_that_was_being_written(
+    error: BaseException, tmp_path: Path, monkeypatch
+) -> None:
+    run = write_config(tmp_path, small_config(run={"save_interval": 2}))
+    failed = threading.Event()
+    original = disk.write_file
+
+    def slow(path: Path, data: bytes) -> disk.FileEntry:
+        failed.wait()
+        return original(path, data)
+
+    monkeypatch.setattr(disk, "write_file", slow)
+    at_iteration(2, lambda: (failed.set(), raise_(error)), monkeypatch)
+    with pytest.raises(type(error) if isinstance(error, KeyboardInterrupt) else WorkerError):
+        attempt(run)
+    assert disk.verify(run.checkpoints / "iter-000002").iteration == 2
+
+
+def test_what_is_no_number_ends_the_run_before_it_is_saved(tmp_path: Path, monkeypatch) -> None:
+    run = write_config(tmp_path, small_config(run={"save_interval": 1, "keep_last": 1}))
+    original, steps = ManagerEnv.step, []
+
+    def step(env: ManagerEnv, actions: torch.Tensor) -> Step:
+        steps.append(original(env, actions))
+        if len(steps) == 20:  # of 8 an iteration
+            steps[-1].observations["critic"][0, 0] = float("nan")
+        return steps[-1]
+
+    monkeypatch.setattr(ManagerEnv, "step", step)
+    with pytest.raises(WorkerError, match=r"Loss/value_loss of iteration 2 is nan: .*resume$"):
+        attempt(run)
+    assert disk.iterations(run.checkpoints) == [2]
+    monkeypatch.undo()
+    assert attempt(run, 1).kind == "completed"
 
 
 def test_our_own_errors_stay_what_they_are(tmp_path: Path) -> None:
