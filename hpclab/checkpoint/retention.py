@@ -51,7 +51,7 @@ class Retention:
 
 
 def best_iteration(checkpoints: Path, metric: str, newest: float = math.inf) -> int | None:
-    """Return which iteration up to `newest` has the checkpoint with the highest `metric`, None where none has a value."""
+    """Return the iteration up to `newest` whose checkpoint has the highest `metric`, None where none has a value."""
     best, highest = None, -math.inf
     for iteration in disk.iterations(checkpoints):
         if iteration > newest:
