@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from hpclab.config.models import Activation, Sizes
-from hpclab.config.section import Count, Fraction, NonNegative, Positive, Section, inconsistent
+from hpclab.config.section import Count, FilePath, Fraction, NonNegative, Positive, Section, inconsistent
 
 
 class RNDSection(Section):
@@ -117,8 +116,9 @@ class DistillationSection(AlgorithmSection):
 
     name: Literal["distillation"]
     """The algorithm."""
-    teacher: Annotated[str, AfterValidator(os.path.abspath)]
-    """Folder of the PPO run whose newest checkpoint has the teacher, or of one of its checkpoints."""
+    teacher: FilePath
+    """Folder of the PPO run whose newest checkpoint has the teacher, or of one of its checkpoints;
+    relative to the working folder."""
     student_group: str = "actor"
     """Observation group that the student sees."""
     teacher_group: str = "critic"

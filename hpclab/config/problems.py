@@ -55,9 +55,9 @@ class Origins:
                 return LAST, f"command line: {argument}"
             if line := self.lines.get(path[:length]):
                 return line, f"{self.file}:{line}"
-        for known, argument in self.arguments.items():
-            if known[: len(path)] == path != ():
-                return LAST, f"command line: {argument}"  # it made a section of what is none
+            for known, argument in self.arguments.items():
+                if known[: len(path)] == path:
+                    return LAST, f"command line: {argument}"  # it made a section of what is none
         return 0, self.file
 
 
@@ -136,10 +136,12 @@ def _problem(details: ErrorDetails) -> str:
         return f"{context['error']} (is {show(value)})"
     if kind in ("literal_error", "union_tag_invalid"):
         names = re.findall(r"'([^']*)'", context["expected" if kind == "literal_error" else "expected_tags"])
-        value = value if kind == "literal_error" else context["tag"]
+        value = value if kind == "literal_error" else value["name"]
         near = suggest(value, names, kind="values") if isinstance(value, str) else ""
         hint = f"; {near}" if near.startswith("did") else ""
         return f"must be {'one of ' if len(names) > 1 else ''}{', '.join(names)}, is {show(value)}{hint}"
+    if kind == "too_long":
+        return f"must have {context['max_length']} entries, has {context['actual_length']}"
     if kind in _BOUNDS:
         bound = _BOUNDS[kind]
         return f"must be {_BOUND_WORDS[bound]} {context[bound]:g}, is {show(value)}"

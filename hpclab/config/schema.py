@@ -9,14 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from hpclab.config.algorithms import AnyAlgorithm, PPOSection
 from hpclab.config.models import ActorSection, CriticSection
 from hpclab.config.sbatch import parse_sbatch_options
-from hpclab.config.section import Count, Positive, Section, inconsistent
+from hpclab.config.section import Count, FilePath, Line, Positive, Section, inconsistent
 from hpclab.config.units import parse_budget, parse_memory_mb, parse_walltime_min
 
 Budget = Annotated[int | Literal["unlimited"], BeforeValidator(parse_budget, json_schema_input_type=int | str)]
 
 
 def _plain_name(value: str) -> str:
-    if value in ("", ".", "..") or "/" in value or "\0" in value:
+    if value in (".", "..") or "/" in value:
         raise ValueError("must be a plain folder name, without '/'")
     return value
 
@@ -24,9 +24,9 @@ def _plain_name(value: str) -> str:
 class RunSection(Section):
     """The run itself: where it lives and when it ends."""
 
-    name: Annotated[str, AfterValidator(_plain_name)] | None = None
+    name: Annotated[Line, AfterValidator(_plain_name)] | None = None
     """Folder name of the run under `root`; the config file's stem when not given."""
-    root: str = "runs"
+    root: Line = "runs"
     """Folder that holds runs; shared between nodes on a cluster."""
     max_iterations: Count = 30_000
     """Iterations after which the run is complete; absolute, so a resumed run never adds any."""
@@ -71,8 +71,8 @@ class EnvSection(Section):
     """Physics: mujoco (C, CPU) or warp (mujoco-warp). auto: warp on CUDA, mujoco on the CPU."""
     threads: Count | None = None
     """CPU threads of the mujoco backend per rank; usable cores divided by the ranks of the node when not given."""
-    motion: str | None = None
-    """For tasks that follow a motion: its npz file, in place of the task's own."""
+    motion: FilePath | None = None
+    """For tasks that follow a motion: its npz file, in place of the task's own; relative to the working folder."""
     njmax: Count | None = None
     """Constraint rows of each world on the warp backend; the task's when not given. `hpclab bench tune` measures it."""
     nconmax: Count | None = None
@@ -162,21 +162,21 @@ class RequeueSection(Section):
 class SlurmSection(Section):
     """What is asked of Slurm. Site profiles (slurm/profiles/NAME.yaml) hold the same keys."""
 
-    partition: str | None = None
+    partition: Line | None = None
     """Partition; the cluster's default when not given."""
-    account: str | None = None
+    account: Line | None = None
     """Account that pays for the job."""
-    qos: str | None = None
+    qos: Line | None = None
     """Quality of service."""
-    constraint: str | None = None
+    constraint: Line | None = None
     """Features that nodes must have."""
-    reservation: str | None = None
+    reservation: Line | None = None
     """Reservation to run in."""
-    exclude: str | None = None
+    exclude: Line | None = None
     """Host list that the job must not use."""
     gpus_per_node: Count | None = None
     """GPUs of one node of this site; used where `launch.gpus_per_node` is not given."""
-    gres: str | None = None
+    gres: Line | None = None
     """Generic resources in Slurm's words, in place of --gpus-per-node (e.g. gpu:a100:4)."""
     time: Annotated[int, BeforeValidator(parse_walltime_min, json_schema_input_type=int | str), Field(ge=1)] = 1440
     """Walltime of one attempt [min]; reads 90, 12:00:00, 1-12:00:00, 36h, 1.5d."""
@@ -193,13 +193,13 @@ class SlurmSection(Section):
     agents: Agents = "tasks"
     """How a job gets to its nodes. tasks: srun starts one task on each. ssh: the first node reaches the others by ssh,
     without srun. local: one node, neither."""
-    mail_user: str | None = None
+    mail_user: Line | None = None
     """Address for mail about the job."""
-    mail_type: str | None = None
+    mail_type: Line | None = None
     """Events that send mail (e.g. END,FAIL)."""
-    setup: str | None = None
-    """Shell script that the job sources before its workers start."""
-    command_prefix: str | None = None
+    setup: FilePath | None = None
+    """Shell script that the job sources before its workers start; relative to the working folder."""
+    command_prefix: Line | None = None
     """Shell words before each node's Python, to run it in a container (e.g. apptainer exec --nv image.sif)."""
     max_parallel: Count | None = None
     """Members of a sweep that run at once; as many as the cluster lets when not given."""

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+
+
+def _one_line(value: str) -> str:
+    if not value or not value.isprintable():
+        raise ValueError("must be one line of text, not empty; leave it out for none")
+    return value
+
+
+def _anywhere(value: str) -> str:
+    return os.path.abspath(os.path.expanduser(_one_line(value)))  # noqa: PTH100, PTH111  # pathlib keeps `..`
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""Text that a script, a command or a path can hold."""
+FilePath = Annotated[str, AfterValidator(_anywhere)]
+"""A path, absolute from then on: a run goes on, and is exported, in other working folders."""
 
 
 def inconsistent(key: str, problem: str) -> PydanticCustomError:

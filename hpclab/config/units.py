@@ -11,6 +11,7 @@ _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|sec|m|min|h|hour
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 _MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
+_MAX_S, _MAX_MB = 3650 * 86400, 1024**3
 
 
 def parse_walltime_min(value: object) -> int:
@@ -26,6 +27,8 @@ def parse_walltime_min(value: object) -> int:
         raise ValueError("not a walltime; write minutes (90), HH:MM:SS, D-HH:MM:SS, or 36h, 1.5d")
     if seconds <= 0:
         raise ValueError("a walltime must be longer than zero")
+    if seconds > _MAX_S:
+        raise ValueError("a walltime must be at most 10 years")
     return math.ceil(seconds / 60)
 
 
@@ -66,10 +69,12 @@ def parse_memory_mb(value: object) -> int | None:
     match = None if isinstance(value, bool | float) else _MEMORY.fullmatch(str(value).strip())
     if match is None:
         raise ValueError("not an amount of memory; write 64G, 64GiB or a number of MB")
-    megabytes = math.ceil(float(match["number"]) * _MEGABYTES[match["unit"].lower()])
+    megabytes = float(match["number"]) * _MEGABYTES[match["unit"].lower()]
     if megabytes <= 0:
         raise ValueError("an amount of memory must be above zero")
-    return megabytes
+    if megabytes > _MAX_MB:
+        raise ValueError("an amount of memory must be at most 1024T")
+    return math.ceil(megabytes)
 
 
 def parse_budget(value: object) -> int | Literal["unlimited"]:

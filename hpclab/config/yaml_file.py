@@ -28,6 +28,7 @@ _RESOLVERS = (
         list("-+.0123456789"),
     ),
 )
+_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def parse_yaml(text: str) -> Document:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         document.problems.append(Problem(line, f"not YAML: the character {chr(error.character)!r} is not allowed"))
+    except ValueError as error:  # "\U00110000"
+        document.problems.append(Problem(0, f"not YAML: {error}"))
     except RecursionError:
         document.problems.append(Problem(0, "not a config: nested too deeply"))
     finally:
@@ -135,9 +138,11 @@ def _scalar(tag: str, text: str) -> Any:
     """Return a scalar's value.
 
     Raises:
-        ValueError: the text does not fit an explicit tag, or the tag is unknown.
+        ValueError: the text does not fit an explicit tag, the tag is unknown, or an escape ("\\0") makes no character.
     """
     if tag == _STR:
+        if match := _NO_CHARACTER.search(text):
+            raise ValueError(f"the character {match[0]!r} is not allowed")
         return text
     for resolver_tag, pattern, _ in _RESOLVERS:
         if tag == resolver_tag and pattern.match(text):

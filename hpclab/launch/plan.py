@@ -233,7 +233,7 @@ def from_snapshot(plan: SubmissionPlan, code: Path) -> SubmissionPlan:
 def _setup(config: RunConfig) -> Path | None:
     """Return the setup script: the configured one, else slurm/setup.sh of the project here or around this package."""
     if config.slurm.setup is not None:
-        path = Path(config.slurm.setup).expanduser().absolute()
+        path = Path(config.slurm.setup)
         if not path.is_file():
             raise ConfigError(f"slurm.setup={config.slurm.setup}: no such file")
         return path

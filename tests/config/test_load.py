@@ -17,6 +17,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+ONE_LINE = "must be one line of text, not empty; leave it out for none"
+
+
 def write(text: str) -> Path:
     path = Path("run.yaml")
     path.write_text(text)
@@ -71,6 +74,16 @@ def test_the_last_override_wins_and_mends_the_file(folder: Path) -> None:
     assert config.seed == 2
 
 
+@pytest.mark.parametrize("key", ["env.motion", "slurm.setup", "algorithm.teacher"])
+def test_a_file_is_the_same_one_in_any_working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    section, _, name = key.partition(".")
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    path = write("task: cartpole-balance\nalgorithm: {name: distillation, teacher: t}\n")
+    for given, meant in [("a/../b c", folder / "b c"), ("~/b", folder / "home" / "b"), ("/x/b", Path("/x/b"))]:
+        config = load_config(path, [f"{key}={given}"])
+        assert getattr(getattr(config, section), name) == str(meant)
+
+
 def test_an_empty_section_changes_nothing(folder: Path) -> None:
     path = write("task: cartpole-balance\nalgorithm:\nslurm:\n")
     assert load_config(path, profile={"partition": "p"}).slurm.partition == "p"
@@ -109,6 +122,13 @@ def test_an_empty_section_changes_nothing(folder: Path) -> None:
             "run.yaml:2: metrics.tensorboard: must be true or false, is the text 'no'; write false",
         ),
         ("run: {root: 5}", "run.yaml:2: run.root: must be text, is 5; put it in quotes"),
+        ('run: {name: "a\\tb"}', f"run.yaml:2: run.name: {ONE_LINE} (is the text 'a\\tb')"),
+        ("slurm: {partition: ''}", f"run.yaml:2: slurm.partition: {ONE_LINE} (is the text '')"),
+        ("slurm:\n  exclude: |\n    n1\n", f"run.yaml:3: slurm.exclude: {ONE_LINE} (is the text 'n1\\n')"),
+        ("algorithm: {name: distillation, teacher: ''}", f"run.yaml:2: algorithm.teacher: {ONE_LINE} (is the text '')"),
+        ("algorithm: {name: [ppo]}", "run.yaml:2: algorithm.name: must be one of ppo, distillation, is a list"),
+        ("algorithm: {name: }", "run.yaml:2: algorithm.name: must be one of ppo, distillation, is null"),
+        ("actor: {action_range: [0, 1, 2]}", "run.yaml:2: actor.action_range: must have 2 entries, has 3"),
         ("run: {name: a/b}", "run.yaml:2: run.name: must be a plain folder name, without '/' (is the text 'a/b')"),
         ("actor: {hidden_dims: 64}", "run.yaml:2: actor.hidden_dims: must be a list, is 64; write [64]"),
         ("actor:\n  hidden_dims:\n  - 64\n  - 0", "run.yaml:5: actor.hidden_dims.1: must be at least 1, is 0"),
@@ -144,6 +164,7 @@ def test_a_wrong_setting_is_one_line_with_place_key_and_remedy(folder: Path, tex
         ("run..name=3", "run..name=3: is not an override; write key.sub=value"),
         ("seed.x=3", "seed.x=3: seed: must be an integer, is a section of keys"),
         ("task.x=3", "task.x=3: task is the text 'cartpole-balance', not a section of keys"),
+        ("algorithm.gamma.x=3", "algorithm.gamma.x=3: algorithm.gamma: must be a number, is a section of keys"),
         ("env={num_envs: 0}", "env={num_envs: 0}: env.num_envs: must be at least 1, is 0"),
         ("run.name=[a\nb", "run.name=[a b: not YAML"),
         (
@@ -221,7 +242,7 @@ def test_a_byte_order_mark_is_skipped(folder: Path) -> None:
         [],
         ["run.name='1e3'", "slurm.account='007'", "slurm.extra={a: no, b: 'true', c: true, d: 3}", "algorithm.gamma=1"],
         ["slurm.time=1.5d", "slurm.memory=64GiB", "actor.hidden_dims=[]", "algorithm.learning_rate=3e-7"],
-        ["run.root='a: b # c'", "slurm.mail_user=é@x", "slurm.constraint='a\n\nb'"],
+        ["run.root='a: b # c'", "slurm.mail_user=é@x", "metrics.wandb_project='a\n\nb'"],
     ],
 )
 def test_what_is_dumped_reads_back_equal(folder: Path, overrides: list[str]) -> None:

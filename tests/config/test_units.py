@@ -26,7 +26,9 @@ def test_walltimes(value: object, minutes: int) -> None:
     assert parse_walltime_min(value) == minutes
 
 
-@pytest.mark.parametrize("value", ["", "soon", "1:2:3:4", "-5", 0, -1, "0", True, 1.5, None, "1-", "1e3"])
+@pytest.mark.parametrize(
+    "value", ["", "soon", "1:2:3:4", "-5", 0, -1, "0", True, 1.5, None, "1-", "1e3", "9" * 400 + "d", 10**99]
+)
 def test_no_walltimes(value: object) -> None:
     with pytest.raises(ValueError, match="walltime"):
         parse_walltime_min(value)
@@ -50,7 +52,7 @@ def test_memory(value: object, megabytes: int | None) -> None:
     assert parse_memory_mb(value) == megabytes
 
 
-@pytest.mark.parametrize("value", ["", "much", "64X", 0, -1, True, 1.5, "G"])
+@pytest.mark.parametrize("value", ["", "much", "64X", 0, -1, True, 1.5, "G", "9" * 400 + "T", 10**99])
 def test_no_memory(value: object) -> None:
     with pytest.raises(ValueError, match="memory"):
         parse_memory_mb(value)

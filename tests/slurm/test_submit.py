@@ -270,7 +270,7 @@ def test_without_sbatch_the_way_out_is_named(
         ((), {"num_nodes": 0}, "--nodes 0: must be at least 1"),
         ((), {"gpus_per_node": 1, "workers_per_node": 1}, "exclude each other"),
         ((), {"profile": "nope"}, "--profile nope"),
-        (("slurm.setup=nope.sh",), {}, "slurm.setup=nope.sh: no such file"),
+        (("slurm.setup=nope.sh",), {}, r"slurm\.setup=/.*/nope\.sh: no such file"),
         (
             ("env.num_envs_scope=global", "env.num_envs=3"),
             {"workers_per_node": 2},
