@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -346,12 +347,18 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, prog_name="hpclab", standalone_mode=False)
     except HpclabError as error:
-        print(error, file=sys.stderr)
+        _complain(str(error))
         code = error.exit_code
     except typer.TyperException as error:
         if message := error.format_message():  # none: the help was printed
-            print(f"hpclab: {message}", file=sys.stderr)
+            _complain(f"hpclab: {message}")
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)
+
+
+def _complain(message: str) -> None:
+    """Print to standard error; where that is closed or full, the exit code has to do."""
+    with suppress(OSError):
+        print(message, file=sys.stderr, flush=True)

@@ -19,6 +19,7 @@ from hpclab.launch.rank import run_rank
 from hpclab.launch.torchrunx_launcher import Nodes, launch
 from hpclab.run_folder import RunFolder
 from hpclab.worker.spec import Outcome, WorkerSpec
+from hpclab.worker.stop import hangup_signals
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 _AGENT_GRACE_S = 5.0
@@ -27,7 +28,7 @@ _AGENT_GRACE_S = 5.0
 def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str) -> Outcome:
     """Train one attempt of a run that this process owns, one worker per device, and record how it ended.
 
-    The first Ctrl-C, TERM or USR2 makes all ranks save and stop together; a second Ctrl-C ends them at once.
+    The first Ctrl-C, TERM, USR2 or HUP makes all ranks save and stop together; a second Ctrl-C ends them at once.
 
     Raises:
         WorkerError: a rank failed.
@@ -51,7 +52,7 @@ def train_locally(run: RunFolder, devices: Sequence[str], *, torchrunx_logs: str
     spec = WorkerSpec(str(run.path), attempt, tuple(devices), console=False, master_addr=LOOPBACK)
     try:
         with (
-            Notices(on_notice, _SIGNALS) as notices,
+            Notices(on_notice, (*_SIGNALS, *hangup_signals())) as notices,
             Following(run.rank_log(attempt, 0), sys.stdout),
             temporary_folder(variables),
             agents,

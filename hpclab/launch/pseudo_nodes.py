@@ -18,6 +18,7 @@ from hpclab.launch.follow import Following
 from hpclab.launch.lock import Owner
 from hpclab.launch.plan import SubmissionPlan
 from hpclab.launch.preemption import Notices
+from hpclab.worker.stop import hangup_signals
 
 _ANY_NUMBER_OF_TIMEOUTS = 1_000_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
@@ -44,7 +45,7 @@ def devices_by_node(plan: SubmissionPlan) -> tuple[tuple[str, ...], ...]:
 def run_here(plan: SubmissionPlan, *, quiet: bool = False) -> jobs.Attempt:
     """Run the job of a run that this process owns, in the foreground, and return its last attempt.
 
-    Ctrl-C or TERM makes all ranks save and stop; a second Ctrl-C ends everything at once.
+    Ctrl-C, TERM or HUP makes all ranks save and stop; a second Ctrl-C ends everything at once.
 
     Raises:
         ConfigError: too few GPUs here.
@@ -80,7 +81,7 @@ def run_here(plan: SubmissionPlan, *, quiet: bool = False) -> jobs.Attempt:
             print(f"{number.name}: saving and stopping; Ctrl-C again to end at once", file=sys.stderr, flush=True)
 
     try:
-        with Notices(on_notice, _SIGNALS):
+        with Notices(on_notice, (*_SIGNALS, *hangup_signals())):
             if quiet:
                 controller.wait()
             else:
@@ -96,12 +97,13 @@ def run_here(plan: SubmissionPlan, *, quiet: bool = False) -> jobs.Attempt:
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    # submitit's controller answers Ctrl-C by killing its tasks after a second, before they could save.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # submitit's controller answers Ctrl-C by killing its tasks after a second, before they could save; HUP ends it.
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _kill(controller: subprocess.Popen[bytes]) -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 from hpclab.errors import WorkerError
 from hpclab.launch import environment, lock, runs
 from hpclab.launch.job_code import how_submitted, with_snapshot
+from hpclab.launch.output import dispensable_output
 from hpclab.launch.plan import SubmissionPlan, make_plan
 from hpclab.launch.slurm import check_job, check_slurm, nothing_left_if_refused, sbatch_script, submit_job
 from hpclab.launch.snapshot import Checkout, write_snapshot
 from hpclab.launch.sweep_submit import refuse_here, submit_sweep
 from hpclab.launch.train import EXIT_STOPPED
+from hpclab.launch.uninterrupted import uninterrupted
 
 
 def submit(
@@ -88,11 +90,12 @@ def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
     with environment.replaced(variables):
         expected_start = check_job(plan)
         with nothing_left_if_refused(plan.run.path), _opened(plan, checkout, local=False) as opened:
-            job_id = submit_job(replace(plan, config=opened.config))
-            lock.hand_over(plan.run, lock.Owner.job(job_id))
-    for note in opened.notes:
-        print(note)
-    print(f"job:        {job_id}")
+            for note in opened.notes:
+                print(note)
+            with uninterrupted():
+                job_id = submit_job(replace(plan, config=opened.config))
+                lock.hand_over(plan.run, lock.Owner.job(job_id))
+                print(f"job:        {job_id}", flush=True)
     if expected_start:
         print(f"start:      expected {expected_start}")
     print(f"run folder: {plan.run.path}")
@@ -100,6 +103,7 @@ def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
         print(f"  hpclab {command} {shlex.quote(str(plan.run.path))}")
 
 
+@dispensable_output()
 def run_locally(plan: SubmissionPlan, checkout: Checkout | None) -> None:
     """Create or open the run and run its job here; `checkout` as of `submit_to_slurm`."""
     from hpclab.launch.pseudo_nodes import devices_by_node, run_here

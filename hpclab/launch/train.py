@@ -10,6 +10,7 @@ from hpclab.config.schema import RunConfig
 from hpclab.launch import runs
 from hpclab.launch.checks import check_batches, check_files
 from hpclab.launch.devices import resolve
+from hpclab.launch.output import dispensable_output
 from hpclab.run_folder import RunFolder
 
 EXIT_STOPPED = 130
@@ -49,6 +50,7 @@ def train(
     )
 
 
+@dispensable_output()
 def train_run(
     run: RunFolder,
     config: RunConfig,

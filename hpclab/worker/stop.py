@@ -33,8 +33,8 @@ class StopRequest:
 
     USR1 and USR2 ask for a stop. A rank of a launcher takes TERM as a notice too, but only if the stop file appears
     within `close_wait_s`: without it, the launcher's agent is closing this rank, which then leaves at once with 143.
-    INT is left to the launcher. In a process of its own TERM is a notice, and so is the first INT (Ctrl-C); the second
-    INT raises KeyboardInterrupt.
+    INT is left to the launcher. In a process of its own TERM is a notice, and so are HUP (its terminal was closed),
+    unless nohup had it ignored, and the first INT (Ctrl-C); the second INT raises KeyboardInterrupt.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class StopRequest:
         self._sockets = (reader, writer)
         _register_fork_hooks()
         _owner = os.getpid()
-        for number in (*_NOTICES, signal.SIGTERM, signal.SIGINT):
+        hangup = () if self._launched else hangup_signals()
+        for number in (*_NOTICES, signal.SIGTERM, signal.SIGINT, *hangup):
             self._previous[number] = signal.signal(number, self._handle)
         self._previous[-1] = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(reader,), name="stop-request", daemon=True).start()
@@ -108,7 +109,7 @@ class StopRequest:
                     self._notice(signal.Signals(number))
 
     def _notice(self, number: signal.Signals) -> None:
-        if number in _NOTICES or (not self._launched and number in (signal.SIGTERM, signal.SIGINT)):
+        if number in _NOTICES or (not self._launched and number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
             _LOGGER.info("%s received: saving and stopping after this iteration", number.name)
             self._requested.set()
         elif number == signal.SIGTERM:
@@ -120,6 +121,11 @@ class StopRequest:
                     _leave_closed()
                 time.sleep(0.05)
             _LOGGER.info("SIGTERM received; the stop is coordinated through %s", self._stop_file.name)
+
+
+def hangup_signals() -> tuple[signal.Signals, ...]:
+    """Return HUP, or nothing where nohup or the like has it ignored."""
+    return () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
 
 
 def _leave_closed() -> None:
@@ -146,7 +152,9 @@ def _register_fork_hooks() -> None:
 def _hold_signals() -> None:
     """Hold signals back during a fork: one for the child must find the child's handlers, not its parent's."""
     global _mask_before_fork
-    _mask_before_fork = signal.pthread_sigmask(signal.SIG_BLOCK, (*_NOTICES, signal.SIGTERM, signal.SIGINT))
+    _mask_before_fork = signal.pthread_sigmask(
+        signal.SIG_BLOCK, (*_NOTICES, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    )
 
 
 def _release_signals() -> None:
@@ -159,7 +167,7 @@ def _reset_in_child() -> None:
     if _owner is not None:
         _owner = None
         signal.set_wakeup_fd(-1)
-        for number in (*_NOTICES, signal.SIGTERM):
+        for number in (*_NOTICES, signal.SIGTERM, *hangup_signals()):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _release_signals()

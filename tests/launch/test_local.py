@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hpclab.checkpoint import folder as disk
 from hpclab.launch import jobs, lock
 from hpclab.run_folder import RunFolder
-from tests.launch.commands import finish, hpclab, iterations, processes_of, wait_for_iteration
+from tests.launch.commands import TIMEOUT_S, finish, hpclab, iterations, processes_of, wait_for_iteration
 
 pytestmark = pytest.mark.distributed
 STRAY = {
@@ -88,3 +89,15 @@ def test_a_run_in_process_is_cancelled_and_goes_on(tiny: Path, run: RunFolder) -
     assert code == 0, output
     assert iterations(run) == list(range(done + 2))
     assert [attempt.cause for attempt in jobs.read(run)] == ["cancelled", "completed"]
+
+
+def test_a_run_whose_terminal_is_closed_saves_and_stops(tiny: Path, run: RunFolder) -> None:
+    with hpclab("train", tiny, "run.max_iterations=100000", "run.save_interval=100000") as process:
+        assert process.stdout is not None
+        process.stdout.close()  # what is printed from here on goes nowhere, as in `| head`
+        process.stdout = None
+        wait_for_iteration(run, process, 2)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(TIMEOUT_S) == 130
+    assert jobs.read(run)[0].cause == "cancelled"
+    assert disk.verify(run.checkpoints / "latest").iteration == len(iterations(run))

@@ -21,7 +21,7 @@ def wait_for(condition, timeout_s: float = 5.0) -> bool:
     return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_notice_sets_the_flag_and_handlers_are_put_back(number: signal.Signals, tmp_path: Path) -> None:
     before = signal.getsignal(number)
     with StopRequest(tmp_path / "stop", rank=0, launched=False) as stop:
@@ -30,6 +30,16 @@ def test_a_notice_sets_the_flag_and_handlers_are_put_back(number: signal.Signals
         assert wait_for(stop.requested)
     assert signal.getsignal(number) is before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_hangup_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with StopRequest(tmp_path / "stop", rank=0, launched=False):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_interrupt_ends_at_once(tmp_path: Path) -> None:
