@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 import hpclab
-from hpclab.errors import HpclabError
+from hpclab.errors import HpclabError, LaunchError
 
 app = typer.Typer(
     name="hpclab",
@@ -27,6 +28,9 @@ app.add_typer(checkpoint_app, name="checkpoint")
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
+
+_STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE)
+"""What a disk answers that is full, broken or read-only: no defect of ours."""
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file that describes the run.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/g1.")]
@@ -353,6 +357,13 @@ def main(arguments: list[str] | None = None) -> None:
         if message := error.format_message():  # none: the help was printed
             _complain(f"hpclab: {message}")
         code = error.exit_code
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        _complain(
+            f"{error.filename or 'a file'}: cannot be written or read: {error.strerror}; see to that disk, try again"
+        )
+        code = LaunchError.exit_code
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 import resource
 import subprocess
 import sys
@@ -152,6 +155,18 @@ def test_our_errors_are_their_message_and_exit_code(
 ) -> None:
     stand_in(monkeypatch, "cancel", error)
     assert run(capsys, "cancel", "runs/a") == (code, "", f"{error}\n")
+
+
+def test_a_full_disk_is_one_line_and_names_the_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, problem = run(capsys, "train", str(CONFIG), f"run.root={tmp_path}", "run.name=a", "--gpu-ids", "none")
+    assert (code, problem.count("\n")) == (3, 1)
+    assert re.match(rf"{tmp_path}/a/\S+: cannot be written or read: No space left on device;", problem)
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
