@@ -143,6 +143,37 @@ def test_tensorboard_shows_each_iteration_once(tmp_path: Path) -> None:
     assert events.Scalars("Episode_Reward/upright")[0].value == 0.75
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TensorBoard's own imports
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of its writer
+def test_tensorboard_goes_on_when_its_disk_is_back(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from hpclab.metrics.tensorboard import TensorboardSink
+
+    folder, gone = tmp_path / "tensorboard", tmp_path / "gone"
+    sink = TensorboardSink(folder, first_iteration=0)
+    sink.write(record(0))
+    assert sink._writer is not None
+    sink._writer.flush()
+    folder.rename(gone)
+
+    def write_until_noticed() -> None:  # its queue takes some
+        for iteration in range(1, 10_000):
+            sink.write(record(iteration))
+
+    with pytest.raises(OSError, match="No such file"):
+        write_until_noticed()
+    with pytest.raises(OSError, match="No such file"):
+        sink.write(record(10_000))
+    assert not folder.exists()
+    gone.rename(folder)
+    sink.write(record(10_001))
+    sink.close()
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    assert {event.step for event in events.Scalars("Train/mean_reward")} - set(range(1, 10_000)) == {0, 10_001}
+
+
 def test_wandb_without_the_package_names_the_extra(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(ConfigError, match=r"pip install 'hpclab\[wandb\]'"):
