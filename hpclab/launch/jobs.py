@@ -108,12 +108,12 @@ def _attempt(number: int, start: dict[str, Any], end: dict[str, Any] | None) -> 
 
 def _append(run: RunFolder, record: dict[str, Any]) -> None:
     line = (json.dumps(record) + "\n").encode()
-    descriptor = os.open(run.jobs, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
-        os.write(descriptor, line)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open(run.jobs, "a+b") as file:  # noqa: PTH123
+        if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+            line = b"\n" + line  # a crash tore the last one: this one must not be lost with it
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _iterations(run: RunFolder, number: int) -> tuple[int | None, int | None]:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from subprocess import CalledProcessError, TimeoutExpired
 from typing import NoReturn
 
-from hpclab.errors import HpclabError, LaunchError, WorkerError
+from hpclab.errors import ConfigError, HpclabError, LaunchError, WorkerError
 from hpclab.launch import environment, jobs, lock, queue
 from hpclab.launch.agent_host import AgentHost, node_address
 from hpclab.launch.allotted import allotted_gpus
@@ -36,6 +36,9 @@ from hpclab.worker.spec import Outcome, WorkerSpec
 
 EXIT_UNFINISHED = 143
 _AGENT_WAIT_S = 10.0
+_LEAVE_S = 10.0
+"""Of the walltime's last seconds, kept for what comes after Slurm's answer."""
+_REQUEUE_TRIES = 3
 _LATENESS_S = 90.0
 """Slurm sends its notice before the walltime's end up to about a minute early."""
 
@@ -69,7 +72,7 @@ class Leader:
         """Train, and return how the run ended; see `agents.run_node` for what it raises."""
         with Notices(self._on_notice, restore=False) as notices, self._submitter_watched():
             self._handover.put_process("leader", os.getpid())
-            self._check_owner()
+            self._take_run()
             self._check_budgets()
             attempt = self._begin(notices)
             with self._walltime.running(), self._preemption.running() if self._preemption else nullcontext():
@@ -98,7 +101,7 @@ class Leader:
         names = self._notice_names(notices)
         if names != {"SIGTERM"} or self._node.pseudo or self._run.cancel_request.exists():
             return not names
-        job = _ask(self._node.job_id)
+        job = self._ask()
         return job is not None and job.state == "RUNNING" and not job.preempted
 
     def _crashed(self, attempt: int, error: Exception, notices: Notices, *, through_submitit: bool) -> NoReturn:
@@ -121,7 +124,10 @@ class Leader:
                     if not notices.received:  # else srun ends the step, and kills this task soon
                         self._wait_for_agents()
                     try:
-                        self._requeue(notices, through_submitit=through_submitit)
+                        if self._may_requeue():  # still: Slurm would bring a job that is cancelled by now back to life
+                            self._requeue(notices, through_submitit=through_submitit)
+                        elif self._was_requeued():
+                            sys.exit(EXIT_UNFINISHED)
                     finally:
                         self._handover.put("left")
             why = "Slurm refuses" if verdict.goes_on else verdict.reason
@@ -131,25 +137,29 @@ class Leader:
         self._wait_for_agents()
         raise WorkerError(note) from error
 
+    def _ask(self) -> queue.JobInfo | None:
+        return queue.ask_again(self._node.job_id, patience_s=self._walltime.left_s() - _LEAVE_S)
+
     def _may_requeue(self) -> bool:
         """Whether Slurm would take a crashed job back."""
         if self._run.cancel_request.exists():
             return False
-        job = _ask(self._node.job_id)
+        job = self._ask()
         return job is not None and job.state == "RUNNING" and job.may_requeue
 
-    def _check_owner(self) -> None:
-        """Refuse to begin where another one took the run over while this job waited to come back.
+    def _take_run(self) -> None:
+        """Own the run, also where its submission was ended before it could hand it over, or the run was freed since.
 
         Raises:
-            WorkerError: it is in use.
+            WorkerError: another one owns it.
         """
-        if self._node.restart == 0 or self._node.pseudo:
-            return  # the one who submits it may hold the lock until it knows the job's name
-        owner = lock.read_owner(self._run)
-        if owner is not None and not owner.is_same(lock.Owner.job(self._node.job_id)) and owner.is_alive():
+        if self._node.pseudo:
+            return  # the submitting process holds the lock
+        try:
+            lock.take_over(self._run, lock.Owner.job(self._node.job_id), submitter=self._job.submitter)
+        except ConfigError as error:
             self._handover.put_outcome("failed")
-            raise WorkerError(f"{self._run.path}: in use by {owner}, which took it over while this job was requeued")
+            raise WorkerError(f"job {self._node.job_id} does not begin: {error}") from error
 
     def _check_budgets(self) -> None:
         """Refuse to begin where Slurm itself brought back, after a lost node, what the budgets would have ended.
@@ -241,15 +251,7 @@ class Leader:
 
     def _leave(self, attempt: int, notices: Notices, *, through_submitit: bool) -> None:
         """Decide what becomes of the job, and record it before all else: Slurm may kill this task at any moment."""
-        names = self._notice_names(notices)
-        decision = decide(
-            queue.JobInfo("RUNNING") if self._node.pseudo else _ask(self._node.job_id),
-            usr2="SIGUSR2" in names,
-            term="SIGTERM" in names,
-            cancel_requested=self._run.cancel_request.exists(),
-            timed_out=self._timed_out(),
-            restarts=self._node.restart,
-        )
+        decision = self._decide(notices)
         self._say(f"{decision.action}: {decision.reason}")
         if decision.action == "requeue":
             verdict = judge(jobs.as_ended(self._run, attempt, decision.cause), budgets_of(self._run))
@@ -258,7 +260,13 @@ class Leader:
                 self._give_up(verdict.reason)
             jobs.finish(self._run, attempt, decision.cause, note=decision.reason)
             self._wait_for_agents()
-            if not self._requeue(notices, through_submitit=through_submitit):
+            for _ in range(_REQUEUE_TRIES):
+                # Once more: Slurm would bring a job that is cancelled by now back to life.
+                if (decision := self._decide(notices)).action != "requeue":
+                    self._say(f"{decision.action}: {decision.reason}")
+                    break
+                self._requeue(notices, through_submitit=through_submitit)
+            else:
                 self._give_up("Slurm refused the requeue")
         cause: jobs.Cause = decision.cause
         if self._down and _slurm_goes_on(decision):
@@ -269,13 +277,31 @@ class Leader:
             self._give_up(decision.reason)
         sys.exit(EXIT_UNFINISHED)
 
-    def _requeue(self, notices: Notices, *, through_submitit: bool) -> bool:
-        """Requeue and leave by SystemExit; return False when Slurm refuses."""
+    def _decide(self, notices: Notices) -> Decision:
+        names = self._notice_names(notices)
+        return decide(
+            queue.JobInfo("RUNNING") if self._node.pseudo else self._ask(),
+            usr2="SIGUSR2" in names,
+            term="SIGTERM" in names,
+            cancel_requested=self._run.cancel_request.exists(),
+            timed_out=self._timed_out(),
+            restarts=self._node.restart,
+        )
+
+    def _requeue(self, notices: Notices, *, through_submitit: bool) -> None:
+        """Requeue and leave by SystemExit; return when Slurm refuses."""
+        try:
+            self._ask_for_requeue(notices, through_submitit=through_submitit)
+        finally:
+            if not self._node.pseudo and self._run.cancel_request.exists():
+                queue.slurm_command("scancel", self._node.job_id)  # the user's own may have come before the requeue
+
+    def _ask_for_requeue(self, notices: Notices, *, through_submitit: bool) -> None:
         node = self._node
         if not through_submitit:
-            if queue.slurm_command("scontrol", "requeue", node.job_id) is None and not self._was_requeued():
-                return False
-            sys.exit(EXIT_UNFINISHED)
+            if queue.slurm_command("scontrol", "requeue", node.job_id) is not None or self._was_requeued():
+                sys.exit(EXIT_UNFINISHED)
+            return
         import submitit
 
         pickle = submitit.JobEnvironment().paths.submitted_pickle
@@ -286,11 +312,10 @@ class Leader:
             notices.previous_handler(signal.SIGUSR2)(signal.SIGUSR2, None)  # submitit's: ends with SystemExit
         if self._was_requeued():
             sys.exit(EXIT_UNFINISHED)
-        return False
 
     def _was_requeued(self) -> bool:
         """Whether Slurm has taken a requeue although scontrol failed: its TERM can end scontrol before the answer."""
-        job = None if self._node.pseudo else _ask(self._node.job_id)
+        job = None if self._node.pseudo else self._ask()
         return job is not None and job.restarts > self._node.restart
 
     def _give_up(self, reason: str) -> NoReturn:
@@ -335,7 +360,7 @@ class Leader:
 
     def _submitter_watched(self) -> AbstractContextManager[None]:
         """Stop the job when the process in whose foreground it runs is gone."""
-        submitter, parent = self._job.submitter, os.getppid()
+        submitter, parent = self._job.submitter if self._node.pseudo else None, os.getppid()
 
         def look() -> bool:
             if submitter is None:
@@ -349,19 +374,11 @@ class Leader:
 
     def _say(self, text: str) -> None:
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self._node.hosts[0]} {text}"
-        print(line, flush=True)
+        with suppress(OSError):  # where the disk is full, all else that must be done still is
+            print(line, flush=True)
         if self._attempt is not None:
-            with self._run.launcher_log(self._attempt).open("a", encoding="utf-8") as log:
+            with suppress(OSError), self._run.launcher_log(self._attempt).open("a", encoding="utf-8") as log:
                 log.write(line + "\n")
-
-
-def _ask(job_id: str) -> queue.JobInfo | None:
-    for pause_s in (1.0, 3.0, 0.0):  # a busy controller refuses now and then
-        info = queue.ask(job_id)
-        if info is not None:
-            return info
-        time.sleep(pause_s)
-    return None
 
 
 def _slurm_goes_on(decision: Decision) -> bool:

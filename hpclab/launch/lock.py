@@ -132,6 +132,24 @@ def hand_over(run: RunFolder, owner: Owner) -> None:
     write_atomic(run.lock, json.dumps(asdict(owner)), private=True)
 
 
+def take_over(run: RunFolder, job: Owner, *, submitter: Owner | None) -> None:
+    """Own a run in the name of a job that begins: mostly it does already.
+
+    Args:
+        run: what it trains.
+        job: the new owner.
+        submitter: the process that submitted it, which may hold the lock still, or have been killed with it.
+
+    Raises:
+        ConfigError: another live owner holds it.
+    """
+    owner = read_owner(run)
+    if owner is not None and owner == submitter:
+        hand_over(run, job)
+    elif owner is None or not owner.is_same(job):
+        acquire(run, job)
+
+
 def release(run: RunFolder) -> None:
     run.lock.unlink(missing_ok=True)
 

@@ -34,7 +34,8 @@ class NodeJob:
     python: str = ""
     """Shell words that run this package's Python on a node; empty for the interpreter alone."""
     submitter: Owner | None = None
-    """The process in whose foreground the job runs; when it is gone, the job stops. None for a Slurm job."""
+    """The process that started the job. One on pseudo-nodes runs in its foreground, and stops when it is gone; a Slurm
+    job takes the run over from it."""
 
     @property
     def run(self) -> RunFolder:

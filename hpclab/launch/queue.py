@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ FINISHED = frozenset(
 )
 _OWN_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_", "SLURM_TIME_FORMAT")
 """What users set for their own eyes: it hides jobs, asks questions, and changes what is printed or cancelled."""
+_PAUSES_S = (1.0, 3.0, 6.0, 10.0, 10.0, 10.0, 10.0, 10.0)
+"""A controller that restarts is away for half a minute or so."""
 _FIELD = re.compile(r"(?:^|\s)(JobState|Reason|PreemptTime|StartTime|NodeList|Restarts|Requeue)=(\S+)")
 
 
@@ -67,6 +70,18 @@ def ask(job_id: str, *, timeout_s: float = 60.0) -> JobInfo | None:
     """Return what the controller says of a job (`11`, or `11_1` for an array member); None when it does not answer."""
     text = slurm_command("scontrol", "show", "job", "-o", job_id, timeout_s=timeout_s)
     return parse_scontrol(text) if text else None
+
+
+def ask_again(job_id: str, *, patience_s: float) -> JobInfo | None:
+    """Return what the controller says of a job, as `ask`, also where it is busy or restarts: up to about a minute."""
+    end = time.monotonic() + patience_s
+    for pause_s in _PAUSES_S:
+        info = ask(job_id)
+        left_s = end - time.monotonic()
+        if info is not None or left_s <= 0 or shutil.which("scontrol") is None:
+            return info
+        time.sleep(min(pause_s, left_s))
+    return ask(job_id)
 
 
 def parse_scontrol(text: str) -> JobInfo | None:

@@ -17,7 +17,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmExecutor
 
 from hpclab.errors import ConfigError, LaunchError
-from hpclab.launch import queue
+from hpclab.launch import lock, queue
+from hpclab.launch.node_job import NodeJob
 from hpclab.launch.partition import may_take_later
 from hpclab.launch.plan import SubmissionPlan, job_name
 from hpclab.launch.private import private_folder
@@ -131,7 +132,7 @@ def check_job(plan: SubmissionPlan, array: Array | None = None) -> str:
 
 def submit_job(plan: SubmissionPlan) -> str:
     """Submit and return the job id; raises as `submit_array`."""
-    return _submit(_executor(plan), plan.run.submitit, [plan.job()])[0]
+    return _submit(_executor(plan), plan.run.submitit, [_job(plan)])[0]
 
 
 def submit_array(plans: Sequence[SubmissionPlan], array: Array) -> list[str]:
@@ -141,7 +142,11 @@ def submit_array(plans: Sequence[SubmissionPlan], array: Array) -> list[str]:
         ConfigError: the folder of its pickles is not the user's own.
         LaunchError: Slurm refuses, with its own words.
     """
-    return _submit(_executor(plans[0], array), array.submitit, [plan.job() for plan in plans])
+    return _submit(_executor(plans[0], array), array.submitit, [_job(plan) for plan in plans])
+
+
+def _job(plan: SubmissionPlan) -> NodeJob:
+    return plan.job(submitter=lock.read_owner(plan.run))
 
 
 def _submit(executor: _Executor, folder: Path, jobs: Sequence[Callable[[], Any]]) -> list[str]:

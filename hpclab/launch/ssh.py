@@ -125,7 +125,7 @@ class SshNodes:
         """
         index = self._node.hosts.index(host)
         payload = {
-            "job": asdict(self._job),
+            "job": asdict(replace(self._job, submitter=None)),
             "node": asdict(replace(self._node, index=index)),
             "gpus": self._gpus.get(host, ()),
         }

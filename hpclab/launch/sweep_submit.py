@@ -26,6 +26,7 @@ from hpclab.launch.slurm import (
 from hpclab.launch.snapshot import Checkout, write_snapshot
 from hpclab.launch.sweep import Member, SweepPlan, read_members
 from hpclab.launch.sweep_folder import SweepFolder
+from hpclab.launch.uninterrupted import uninterrupted
 
 _NUM_SHOWN = 10
 
@@ -108,8 +109,6 @@ def submit_members(sweep: SweepPlan, checkout: Checkout | None) -> None:
     print("\n".join(shown[:_NUM_SHOWN]))
     if len(shown) > _NUM_SHOWN:
         print(f"... {len(shown)} runs in all")
-    arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in jobs.values()))
-    print(f"job array:  {arrays}")
     if starts[0]:
         print(f"start:      expected {starts[0]}")
     print(f"sweep:      {sweep.folder.path}")
@@ -127,10 +126,12 @@ def _submit_arrays(sweep: SweepPlan, plans: Sequence[SubmissionPlan], size: int)
     jobs: dict[str, str] = {}
     try:
         for some in _batches(plans, size):
-            new = submit_array(some, _array(sweep, len(some)))
-            for plan, job_id in zip(some, new, strict=True):
-                lock.hand_over(plan.run, lock.Owner.job(job_id))
-                jobs[plan.run.name] = job_id
+            with uninterrupted():
+                new = submit_array(some, _array(sweep, len(some)))
+                for plan, job_id in zip(some, new, strict=True):
+                    lock.hand_over(plan.run, lock.Owner.job(job_id))
+                    jobs[plan.run.name] = job_id
+                print(f"job array:  {new[0].partition('_')[0]}", flush=True)
     except RefusedError as error:
         if not jobs:
             raise

@@ -26,6 +26,15 @@ def test_a_line_torn_by_a_crash_is_skipped(run: RunFolder) -> None:
     assert [attempt.cause for attempt in jobs.read(run)] == [None]
 
 
+def test_a_torn_line_takes_no_later_one_with_it(run: RunFolder) -> None:
+    jobs.begin(run, "local", hosts=["here"], num_workers=1)
+    with run.jobs.open("a") as file:
+        file.write('{"event": "end", "att')  # the disk was full
+    assert jobs.begin(run, "local", hosts=["here"], num_workers=1) == 1
+    jobs.finish(run, 1, "completed")
+    assert [attempt.cause for attempt in jobs.read(run)] == [None, "completed"]
+
+
 def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
     assert jobs.read(run) == []
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from hpclab.launch.agent_host import AgentHost
 
 CONFIG = """\
 task: cartpole-balance
@@ -74,6 +77,14 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(CONFIG.format(root=tmp_path / "runs"))
     monkeypatch.chdir(project)
     return path
+
+
+@pytest.fixture
+def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AgentHost, "run", lambda self: True)
+    # The notices stay ignored after a task: not in this process.
+    for number in (signal.SIGUSR2, signal.SIGTERM):
+        monkeypatch.setattr(signal, "SIG_IGN", signal.getsignal(number))
 
 
 Submit = Callable[..., None]

@@ -9,23 +9,17 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from hpclab.errors import ConfigError, WorkerError
-from hpclab.launch import jobs, leader, lock
-from hpclab.launch.agent_host import AgentHost
+from hpclab.launch import jobs, lock
 from hpclab.launch.handover import Handover
-from hpclab.launch.leader import Leader
 from hpclab.launch.lock import Owner
-from hpclab.launch.node import Node
-from hpclab.launch.node_job import NodeJob
 from hpclab.run_folder import RunFolder
 from hpclab.worker.spec import Outcome
 from tests.slurm.conftest import FakeSlurm
-
-RUNNING = "echo JobId=11 JobState=RUNNING PreemptTime=None"
+from tests.slurm.leading import RUNNING, boom, lead, stopped_by
 
 
 @pytest.fixture
@@ -35,50 +29,13 @@ def run(tmp_path: Path) -> RunFolder:
     return folder
 
 
-@pytest.fixture
-def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AgentHost, "run", lambda self: True)
-    # The notices stay ignored after a task: not in this process.
-    for number in (signal.SIGUSR2, signal.SIGTERM):
-        monkeypatch.setattr(signal, "SIG_IGN", signal.getsignal(number))
-
-
-def lead(
-    run: RunFolder,
-    monkeypatch: pytest.MonkeyPatch,
-    ranks: Any,
-    job_id: str = "11",
-    hosts: tuple[str, ...] = ("n1",),
-    restart: int = 0,
-    through_submitit: bool = False,
-) -> Outcome:
-    job = NodeJob(str(run.path), 1, 2, False, walltime_min=600, signal_lead_s=60, torchrunx_logs="")
-    node = Node(job_id, 0, hosts, restart=restart, pseudo=False)
-    handover = Handover.of(run, node.job_id, restart)
-    if restart == 0:
-        lock.acquire(run, Owner.job(job_id))
-    monkeypatch.setattr(leader, "launch", ranks)
-    return Leader(job, node, handover, AgentHost(job, node, handover)).run(through_submitit=through_submitit)
-
-
-def stopped_by(number: signal.Signals | None, run: RunFolder) -> Any:
-    def ranks(*_: object, **__: object) -> Outcome:
-        if number is not None:
-            os.kill(os.getpid(), number)
-            while not run.stop_file(0).exists():
-                pass
-        return Outcome("stopped", 5, 100)
-
-    return ranks
-
-
 @pytest.mark.usefixtures("no_agent")
 def test_a_notice_ends_in_a_requeue(slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm.command("scontrol", RUNNING)
     with pytest.raises(SystemExit) as left:
         lead(run, monkeypatch, stopped_by(signal.SIGUSR2, run))
     assert left.value.code != 0
-    assert slurm.calls() == ["scontrol show job -o 11", "scontrol requeue 11"]
+    assert slurm.calls() == [*["scontrol show job -o 11"] * 2, "scontrol requeue 11"]
     assert jobs.read(run)[0].cause == "preempted"
     assert run.lock.exists(), "the requeued job still owns the run"
     assert Handover.of(run, "11", 0).get("outcome") == "interrupted"
@@ -117,7 +74,7 @@ def test_without_scontrol_the_run_is_saved_and_the_way_on_is_said(
     slurm.command("scontrol", "exit 1")
     if not there:
         (slurm.folder / "bin" / "scontrol").unlink()
-    monkeypatch.setattr(leader.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(SystemExit) as left:
         lead(run, monkeypatch, stopped_by(signal.SIGUSR2, run))
     assert left.value.code != 0
@@ -171,18 +128,6 @@ def test_completed_between_two_attempts_is_one_run(
 
 
 @pytest.mark.usefixtures("no_agent")
-def test_a_requeued_job_whose_run_was_taken_over_does_not_begin(
-    slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock.acquire(run, Owner.job("12"))
-    slurm.command("scontrol", "echo JobId=12 JobState=RUNNING")
-    with pytest.raises(WorkerError, match="in use by Slurm job 12, which took it over"):
-        lead(run, monkeypatch, boom, restart=1)
-    assert jobs.read(run) == []
-    assert run.lock.exists()
-
-
-@pytest.mark.usefixtures("no_agent")
 def test_a_refused_requeue_frees_the_run(
     slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,10 +152,6 @@ def test_a_requeue_whose_signal_ends_scontrol_too_is_a_requeue(
     assert run.jobs.read_text().count('"end"') == 1
 
 
-def boom(*_: object, **__: object) -> Outcome:
-    raise RuntimeError("boom")
-
-
 @pytest.mark.usefixtures("no_agent")
 def test_a_crash_is_requeued_within_its_budget_and_then_fails(
     slurm: FakeSlurm, run: RunFolder, monkeypatch: pytest.MonkeyPatch
@@ -219,11 +160,11 @@ def test_a_crash_is_requeued_within_its_budget_and_then_fails(
     with pytest.raises(SystemExit) as left:
         lead(run, monkeypatch, boom)
     assert left.value.code != 0
-    assert slurm.calls() == ["scontrol show job -o 11", "scontrol requeue 11"]
+    assert slurm.calls() == [*["scontrol show job -o 11"] * 2, "scontrol requeue 11"]
     assert Handover.of(run, "11", 0).get("outcome") == "interrupted"
     with pytest.raises(WorkerError, match=r"RuntimeError: boom.*; not requeued: crashed 2 times"):
         lead(run, monkeypatch, boom, restart=1)
-    assert slurm.calls()[2:] == []
+    assert slurm.calls()[3:] == []
     first, second = jobs.read(run)
     assert (first.cause, second.cause) == ("crashed", "crashed")
     assert "RuntimeError: boom" in first.note
