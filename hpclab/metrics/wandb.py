@@ -24,7 +24,7 @@ class WandbSink:
             config: the resolved configuration.
 
         Raises:
-            ConfigError: the package is not installed.
+            ConfigError: the package is not installed, or W&B cannot be reached or does not know the user.
         """
         try:
             wandb = importlib.import_module("wandb")
@@ -35,9 +35,15 @@ class WandbSink:
         folder.mkdir(parents=True, exist_ok=True)
         id_file = folder / "wandb_id"
         run_id = id_file.read_text().strip() if id_file.exists() else None
-        self._run: Any = wandb.init(
-            project=project, name=name, id=run_id, resume="allow", dir=str(folder), config=config
-        )
+        try:
+            self._run: Any = wandb.init(
+                project=project, name=name, id=run_id, resume="allow", dir=str(folder), config=config
+            )
+        except wandb.Error as error:
+            raise ConfigError(
+                f"metrics.wandb_project: W&B cannot be used here: {' '.join(str(error).split())}; `wandb login`, or "
+                "WANDB_MODE=offline and `wandb sync` afterwards, or leave it out"
+            ) from error
         self._run.define_metric("iteration")
         self._run.define_metric("*", step_metric="iteration")
         if run_id is None:
