@@ -182,16 +182,16 @@ def test_wandb_without_the_package_names_the_extra(tmp_path: Path, monkeypatch) 
 
 def test_wandb_that_cannot_be_reached_is_one_line_with_what_to_do(tmp_path: Path, monkeypatch) -> None:
     def init(**_: object) -> None:
-        raise Unreachable("no such host\nwhile retrying")
+        raise UnreachableError("no such host\nwhile retrying")
 
-    monkeypatch.setitem(__import__("sys").modules, "wandb", types.SimpleNamespace(init=init, Error=Unreachable))
+    monkeypatch.setitem(__import__("sys").modules, "wandb", types.SimpleNamespace(init=init, Error=UnreachableError))
     with pytest.raises(
         ConfigError, match=r"^metrics\.wandb_project: .*no such host while retrying; .*WANDB_MODE=offline"
     ):
         WandbSink(tmp_path, project="p", name="n", config={})
 
 
-class Unreachable(Exception):
+class UnreachableError(Exception):
     pass
 
 
@@ -216,7 +216,7 @@ def test_wandb_continues_the_run_whose_id_is_stored(tmp_path: Path, monkeypatch)
         runs.append(FakeWandbRun(str(arguments["id"] or "new-id")))
         return runs[-1]
 
-    monkeypatch.setitem(__import__("sys").modules, "wandb", types.SimpleNamespace(init=init, Error=Unreachable))
+    monkeypatch.setitem(__import__("sys").modules, "wandb", types.SimpleNamespace(init=init, Error=UnreachableError))
     for _ in range(2):
         sink = WandbSink(tmp_path / "metrics", project="p", name="n", config={"task": "t"})
         sink.write(record(3))
