@@ -20,8 +20,7 @@ from hpclab.config.schema import RunConfig
 from hpclab.distributed import gradients, moments
 from hpclab.distributed.collectives import Collectives
 from hpclab.distributed.sync import sample_weights
-from hpclab.envs.mirror import Mirror
-from hpclab.envs.vec_env import Observations, Step
+from hpclab.envs.vec_env import EnvironmentSpec, Observations, Step
 from hpclab.errors import CheckpointError, ConfigError
 from hpclab.models.actor_critic import Actor
 from hpclab.models.memory import History, State, restore
@@ -44,27 +43,17 @@ class Distillation:
     def __init__(
         self,
         config: RunConfig,
-        *,
-        observation_dims: dict[str, int],
-        num_actions: int,
-        num_envs: int,
-        device: torch.device,
+        spec: EnvironmentSpec,
         collectives: Collectives | None = None,
-        step_dt: float = 1.0,
-        mirror: Callable[[], Mirror | None] | None = None,
+        *,
         teacher: Actor | None = None,
     ) -> None:
         """Build the student (torch's global generator draws the parameters), read the teacher, make the buffers.
 
         Args:
             config: the run; its actor is the student.
-            observation_dims: size of each observation group.
-            num_actions: A.
-            num_envs: N, environments of this rank.
-            device: where everything lives.
+            spec: of the environments of this rank.
             collectives: the ranks; one rank alone when not given.
-            step_dt: length of a control step [s]; nothing depends on it.
-            mirror: the task's mirror images; nothing depends on them.
             teacher: in place of the one that `config.algorithm.teacher` names.
 
         Raises:
@@ -74,27 +63,28 @@ class Distillation:
         assert isinstance(config.algorithm, DistillationSection)
         self.config = config.algorithm
         self.sync = config.sync.resolved()
-        self.device = device
+        self.device = device = spec.device
         self.collectives = collectives or Collectives()
         for key in ("student_group", "teacher_group"):
-            if (group := getattr(self.config, key)) not in observation_dims:
-                listed = ", ".join(observation_dims)
+            if (group := getattr(self.config, key)) not in spec.observation_dims:
+                listed = ", ".join(spec.observation_dims)
                 raise ConfigError(f"algorithm.{key}: {config.task} has no observation group {group!r}, but {listed}")
-        num_observations = observation_dims[self.config.student_group]
+        num_observations, num_actions = spec.observation_dims[self.config.student_group], spec.num_actions
         self.student = Actor(config.actor, num_observations, num_actions).to(device)
         for name, parameter in self.student.named_parameters():
             if name.startswith("distribution."):
                 parameter.requires_grad_(False)  # nothing is learned about how far to explore
         if teacher is None:
-            teacher = load_teacher(self.config.teacher, observation_dims[self.config.teacher_group], num_actions)
+            num_known = spec.observation_dims[self.config.teacher_group]
+            teacher = load_teacher(self.config.teacher, num_known, num_actions)
         # An image's batch normalisation uses what the teacher's own run learned, whoever stands beside it.
         self.teacher = teacher.to(device).requires_grad_(False).eval()
         compute_in(self.config.precision, self.student, self.teacher)
 
-        shape = (self.config.num_steps_per_env, num_envs)
+        shape = (self.config.num_steps_per_env, spec.num_envs)
         self.states: dict[str, State] = {
-            "student": self.student.start_state(num_envs, device),
-            "teacher": self.teacher.start_state(num_envs, device),
+            "student": self.student.start_state(spec.num_envs, device),
+            "teacher": self.teacher.start_state(spec.num_envs, device),
         }
         """What recurrent networks remember of the environments; changed in place."""
         self._remembered = [tensor for state in self.states.values() for tensor in state]

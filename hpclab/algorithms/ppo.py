@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,8 +19,7 @@ from hpclab.distributed import gradients, moments
 from hpclab.distributed.collectives import Collectives
 from hpclab.distributed.moments import Moments
 from hpclab.distributed.sync import sample_weights
-from hpclab.envs.mirror import Mirror
-from hpclab.envs.vec_env import Observations, Step
+from hpclab.envs.vec_env import EnvironmentSpec, Observations, Step
 from hpclab.errors import CheckpointError
 from hpclab.models.actor_critic import Actor, Critic
 from hpclab.models.distribution import Parameters, rows
@@ -40,28 +39,18 @@ class PPO:
     def __init__(
         self,
         config: RunConfig,
-        *,
-        observation_dims: dict[str, int],
-        num_actions: int,
-        num_envs: int,
-        device: torch.device,
+        spec: EnvironmentSpec,
         collectives: Collectives | None = None,
+        *,
         permutation: Permutation = random_permutation,
-        step_dt: float = 1.0,
-        mirror: Callable[[], Mirror | None] | None = None,
     ) -> None:
         """Build the models (torch's global generator draws the parameters) and the buffers.
 
         Args:
             config: the run.
-            observation_dims: size of the groups "actor" and "critic".
-            num_actions: A.
-            num_envs: N, environments of this rank.
-            device: where everything lives.
+            spec: of the environments of this rank, which have the observation groups "actor" and "critic".
             collectives: the ranks; one rank alone when not given.
             permutation: draws the order of samples, once per iteration.
-            step_dt: length of a control step [s].
-            mirror: returns what observations and actions look like in the mirror, where the task says so.
 
         Raises:
             ConfigError: a rank has too few environments for its mini-batches, or the task lacks what a setting needs.
@@ -69,32 +58,22 @@ class PPO:
         assert isinstance(config.algorithm, PPOSection)
         self.config = config.algorithm
         self.sync = config.sync.resolved()
-        self.device = device
+        self.device = device = spec.device
         self.collectives = collectives or Collectives()
         self.permutation = permutation
-        self.actor = Actor(config.actor, observation_dims["actor"], num_actions).to(device)
-        self.critic = Critic(config.critic, observation_dims["critic"]).to(device)
+        self.actor = Actor(config.actor, spec.observation_dims["actor"], spec.num_actions).to(device)
+        self.critic = Critic(config.critic, spec.observation_dims["critic"]).to(device)
         compute_in(self.config.precision, self.actor, self.critic)
         self.states: dict[str, State] = {
-            "actor": self.actor.start_state(num_envs, device),
-            "critic": self.critic.start_state(num_envs, device),
+            "actor": self.actor.start_state(spec.num_envs, device),
+            "critic": self.critic.start_state(spec.num_envs, device),
         }
         """What recurrent networks remember of the environments, by observation group; changed in place."""
         self._remembered = [tensor for state in self.states.values() for tensor in state]
         self.storage = RolloutStorage(
-            self.config.num_steps_per_env, num_envs, observation_dims, num_actions, device, self.states
+            self.config.num_steps_per_env, spec.num_envs, spec.observation_dims, spec.num_actions, device, self.states
         )
-        self.extensions = make_extensions(
-            self.config,
-            self.sync,
-            self.actor,
-            self.critic,
-            observation_dims=observation_dims,
-            num_envs=num_envs,
-            step_dt=step_dt,
-            mirror=mirror,
-            device=device,
-        )
+        self.extensions = make_extensions(self.config, self.sync, self.actor, self.critic, spec)
         self.loss_names = [*_LOSSES, *(name for extension in self.extensions for name in extension.numbers)]
         trained = [network for extension in self.extensions for network in extension.trained]
         self.gradients = gradients.FlatGradients([self.actor, self.critic], num_extra=1, unclipped=trained)
@@ -342,7 +321,11 @@ class PPO:
             self.learning_rate.copy_(state["learning_rate"])
             for extension in self.extensions:
                 extension.load_state_dict(state[extension.name])
-        except (KeyError, RuntimeError, ValueError) as error:
+        except KeyError as missing:
+            raise CheckpointError(
+                f"the saved training state holds no {missing}, which the config asks for"
+            ) from missing
+        except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"the saved training state does not fit the configured models: {error}") from error
         self._moments.restart()
 

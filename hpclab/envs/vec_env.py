@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -49,6 +50,40 @@ class CurriculumLevels:
     """Sum over environments and how many they are, additive over ranks. There may be none of a kind on a rank."""
     maxima: dict[str, Tensor] = field(default_factory=dict)
     """Highest of the environments; minus infinity where there are none."""
+
+
+def _no_mirror() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSpec:
+    """What an algorithm must know of the environments of its rank before it sees them."""
+
+    observation_dims: dict[str, int]
+    """Size of each observation group."""
+    num_actions: int
+    """A."""
+    num_envs: int
+    """N, environments of this rank."""
+    device: torch.device
+    """Where they live, and what learns from them."""
+    step_dt: float = 1.0
+    """Length of a control step [s]."""
+    mirror: Callable[[], Mirror | None] = _no_mirror
+    """Returns what observations and actions look like in the mirror, where the task says so."""
+
+    @classmethod
+    def of(cls, env: VecEnv) -> EnvironmentSpec:
+        """Return what is to be known of `env`."""
+        return cls(
+            observation_dims=env.observation_dims,
+            num_actions=env.num_actions,
+            num_envs=env.num_envs,
+            device=env.device,
+            step_dt=env.step_dt,
+            mirror=env.mirror,
+        )
 
 
 class VecEnv(Protocol):

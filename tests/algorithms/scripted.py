@@ -15,7 +15,7 @@ from hpclab.config.schema import EnvSection, RunConfig, SyncSection
 from hpclab.distributed.audit import leaves, name
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.mirror import Mirror, Reflection
-from hpclab.envs.vec_env import Step
+from hpclab.envs.vec_env import EnvironmentSpec, Step
 from tests.variants import VARIANTS
 
 ACTOR_DIM, CRITIC_DIM, NUM_ACTIONS = 7, 9, 3
@@ -46,14 +46,18 @@ def make_config(
 def make_ppo(config: RunConfig, num_envs: int, collectives: Collectives | None = None, seed: int = 1) -> PPO:
     """PPO on the CPU with parameters drawn from `seed`."""
     torch.manual_seed(seed)
-    return PPO(
-        config,
-        observation_dims={"actor": ACTOR_DIM, "critic": CRITIC_DIM},
+    return PPO(config, spec(num_envs), collectives)
+
+
+def spec(num_envs: int, device: torch.device = CPU) -> EnvironmentSpec:
+    """What is known of the scripted environment."""
+    dims = {"actor": ACTOR_DIM, "critic": CRITIC_DIM}
+    return EnvironmentSpec(
+        observation_dims=dims,
         num_actions=NUM_ACTIONS,
         num_envs=num_envs,
-        device=torch.device("cpu"),
-        collectives=collectives,
-        mirror=mirror,
+        device=device,
+        mirror=lambda: mirror(device),
     )
 
 

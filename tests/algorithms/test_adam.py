@@ -79,8 +79,10 @@ def test_torchs_compiler_is_not_imported() -> None:
 import sys, torch
 from hpclab.algorithms.ppo import PPO
 from hpclab.config.schema import RunConfig
+from hpclab.envs.vec_env import EnvironmentSpec
 config = RunConfig.model_validate({"task": "cartpole-balance", "env": {"num_envs": 4}})
-ppo = PPO(config, observation_dims={"actor": 2, "critic": 2}, num_actions=1, num_envs=4, device=torch.device("cpu"))
+dims = {"actor": 2, "critic": 2}
+ppo = PPO(config, EnvironmentSpec(observation_dims=dims, num_actions=1, num_envs=4, device=torch.device("cpu")))
 ppo.optimizer.step()
 ppo.load_state_dict(ppo.state_dict())
 print("torch._dynamo" in sys.modules)

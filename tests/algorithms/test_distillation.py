@@ -16,7 +16,7 @@ from hpclab.config.algorithms import DistillationSection
 from hpclab.config.models import ActorSection
 from hpclab.config.schema import EnvSection, RunConfig, SyncSection
 from hpclab.distributed.collectives import Collectives
-from hpclab.envs.vec_env import Step
+from hpclab.envs.vec_env import EnvironmentSpec, Step
 from hpclab.errors import ConfigError
 from hpclab.models.actor_critic import Actor
 from tests.algorithms.scripted import CPU, part, script
@@ -54,8 +54,8 @@ def make(
     torch.manual_seed(0)
     teacher = teacher or Actor(ActorSection(hidden_dims=(12,)), DIMS["critic"], 3)
     torch.manual_seed(seed)
-    parts = {"observation_dims": DIMS, "num_actions": 3, "num_envs": num_envs, "device": device}
-    return Distillation(config, collectives=collectives, teacher=teacher, **parts)
+    spec = EnvironmentSpec(observation_dims=DIMS, num_actions=3, num_envs=num_envs, device=device)
+    return Distillation(config, spec, collectives, teacher=teacher)
 
 
 def train(distillation: Distillation, data: dict[str, Tensor], iterations: range) -> list[dict[str, Tensor]]:

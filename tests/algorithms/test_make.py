@@ -1,5 +1,6 @@
 """The algorithm of a run is found by its name."""
 
+import dataclasses
 import sys
 import types
 from typing import Any
@@ -11,18 +12,16 @@ from hpclab.algorithms.make import algorithm_for, make_algorithm
 from hpclab.algorithms.ppo import PPO
 from hpclab.config.schema import PPOSection, RunConfig
 from hpclab.distributed.collectives import Collectives
+from hpclab.envs.vec_env import EnvironmentSpec
 
-PARTS: dict[str, Any] = {
-    "observation_dims": {"actor": 2, "critic": 3},
-    "num_actions": 1,
-    "num_envs": 4,
-    "device": torch.device("cpu"),
-    "collectives": Collectives(),
-}
+SPEC = EnvironmentSpec(
+    observation_dims={"actor": 2, "critic": 3}, num_actions=1, num_envs=4, device=torch.device("cpu"), step_dt=0.02
+)
+ALONE = Collectives()
 
 
 def test_ppo_is_built_with_its_parts() -> None:
-    algorithm = make_algorithm(RunConfig(task="cartpole-balance"), **PARTS)
+    algorithm = make_algorithm(RunConfig(task="cartpole-balance"), SPEC, ALONE)
     assert isinstance(algorithm, PPO)
     assert algorithm.storage.actions.shape == (24, 4, 1)
 
@@ -31,19 +30,17 @@ def test_ppo_is_built_with_its_parts() -> None:
 def other(monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     """A config whose algorithm, a file of its own, is only what it was given."""
     module = types.ModuleType("hpclab.algorithms.other")
-    module.ALGORITHM = lambda config, **parts: parts  # type: ignore[attr-defined]
+    module.ALGORITHM = lambda *parts: parts  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return RunConfig(task="cartpole-balance").model_copy(update={"algorithm": PPOSection.model_construct(name="other")})
 
 
 def test_another_file_of_the_folder_is_found_by_its_name(other: RunConfig) -> None:
-    built: Any = make_algorithm(other, **PARTS)
-    assert built == PARTS | {"step_dt": 1.0, "mirror": None}
+    built: Any = make_algorithm(other, SPEC, ALONE)
+    assert built == (other, SPEC, ALONE)
 
 
 def test_it_is_built_for_its_environments(other: RunConfig) -> None:
-    of_env = PARTS | {"step_dt": 0.02, "mirror": print}
-    alone = of_env.pop("collectives")
-    env: Any = types.SimpleNamespace(**of_env)
-    built: Any = algorithm_for(env, other, alone)
-    assert built == of_env | {"collectives": alone}
+    env: Any = types.SimpleNamespace(**{field.name: getattr(SPEC, field.name) for field in dataclasses.fields(SPEC)})
+    built: Any = algorithm_for(env, other, ALONE)
+    assert built == (other, SPEC, ALONE)

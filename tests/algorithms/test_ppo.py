@@ -13,7 +13,7 @@ from hpclab.config.schema import SyncSection
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.vec_env import Step
 from hpclab.errors import CheckpointError, ConfigError
-from tests.algorithms.scripted import NUM_STEPS, collect, make_config, make_ppo, mirror, script, snapshot, train
+from tests.algorithms.scripted import NUM_STEPS, collect, make_config, make_ppo, script, snapshot, spec, train
 from tests.variants import VARIANTS
 
 PRESETS = pytest.mark.parametrize("preset", ["mjlab", "global"])
@@ -175,7 +175,7 @@ def test_no_value_is_waited_for(monkeypatch, preset, variant):
     variant, _, by_mini_batch = variant.partition(", ")
     sync = SyncSection(preset=preset, advantage="mini_batch" if by_mini_batch else None)
     config = make_config(6, sync, algorithm={"num_learning_epochs": 1}, variant=variant)
-    ppo = PPO(config, observation_dims=dims, num_actions=3, num_envs=6, device=device, mirror=lambda: mirror(device))
+    ppo = PPO(config, spec(6, device))
     observations = {group: torch.zeros(6, dim, device=device) for group, dim in dims.items()}
     ends = torch.zeros(6, dtype=torch.bool, device=device)
     for _ in range(2):
@@ -191,5 +191,5 @@ def test_no_value_is_waited_for(monkeypatch, preset, variant):
 
 def test_too_few_environments_on_a_rank_are_refused_at_once():
     config = make_config(2, SyncSection(), "global")
-    with pytest.raises(ConfigError, match="leaves 0 environments"):
+    with pytest.raises(ConfigError, match="leaves 0 to a rank of 3"):
         make_ppo(config, 0, Collectives(None, rank=2, world_size=3))

@@ -11,7 +11,7 @@ from hpclab.algorithms.ppo import PPO
 from hpclab.algorithms.rnd import RandomNetworkDistillation
 from hpclab.config.algorithms import RNDSection
 from hpclab.config.schema import RunConfig, SyncSection
-from hpclab.envs.vec_env import Step
+from hpclab.envs.vec_env import EnvironmentSpec, Step
 from hpclab.errors import ConfigError
 from hpclab.models.normalizers import ReturnScaler
 from hpclab.storage.rollout import RolloutStorage
@@ -147,8 +147,8 @@ def shares_at_the_end(seed: int, **extensions: Any) -> list[float]:
         }
     )
     torch.manual_seed(seed)
-    parts = {"observation_dims": {"actor": 17, "critic": 17}, "num_actions": 1, "num_envs": num_envs, "device": CPU}
-    ppo = PPO(config, **parts)
+    dims = {"actor": 17, "critic": 17}
+    ppo = PPO(config, EnvironmentSpec(observation_dims=dims, num_actions=1, num_envs=num_envs, device=CPU))
     position, age = 0.2 * torch.rand(num_envs), torch.randint(0, EPISODE, (num_envs,))
     observations = {"actor": seen(position), "critic": seen(position)}
     found = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from hpclab.config.algorithms import SymmetrySection
 from hpclab.config.schema import RunConfig, SyncSection
 from hpclab.errors import ConfigError
-from tests.algorithms.scripted import CPU, collect, make_config, make_ppo, mirror, script, train
+from tests.algorithms.scripted import collect, make_config, make_ppo, mirror, script, spec, train
 
 
 def mirrored_error(ppo, observations: torch.Tensor) -> float:
@@ -62,6 +64,6 @@ def test_tasks_without_a_mirror_and_recurrent_networks_are_refused() -> None:
 
     config = make_config(6, SyncSection(), algorithm=settings)
     with pytest.raises(ConfigError, match="does not say what its mirror image is"):
-        PPO(config, observation_dims={"actor": 7, "critic": 9}, num_actions=3, num_envs=6, device=CPU)
+        PPO(config, replace(spec(6), mirror=lambda: None))
     with pytest.raises(ValueError, match="does not work with recurrent networks"):
         RunConfig.model_validate({"task": "t", "algorithm": settings, "actor": {"rnn": {}}})

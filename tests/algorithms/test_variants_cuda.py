@@ -16,12 +16,11 @@ from hpclab.runners.capture import Captured
 from tests.algorithms.scripted import (
     ACTOR_DIM,
     CRITIC_DIM,
-    NUM_ACTIONS,
     NUM_STEPS,
     make_config,
-    mirror,
     script,
     snapshot,
+    spec,
 )
 from tests.algorithms.test_distillation import LSTM, make, parameters, train
 from tests.variants import VARIANTS
@@ -37,8 +36,7 @@ def trained(variant: str, preset: str, *, graphs: bool) -> dict[str, Tensor]:
     torch.manual_seed(1)
     dims = {"actor": ACTOR_DIM, "critic": CRITIC_DIM}
     config = make_config(NUM_ENVS, SyncSection(preset=preset), variant=variant)
-    parts = {"observation_dims": dims, "num_actions": NUM_ACTIONS, "num_envs": NUM_ENVS, "device": device}
-    ppo = PPO(config, mirror=lambda: mirror(device), **parts)
+    ppo = PPO(config, spec(NUM_ENVS, device))
     observations = {group: torch.zeros(NUM_ENVS, dim, device=device) for group, dim in dims.items()}
     chance = torch.zeros(NUM_ENVS, device=device)
 

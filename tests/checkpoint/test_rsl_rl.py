@@ -1,5 +1,6 @@
 """Checkpoints of RSL-RL 5.4.2, as it wrote them, in our models and back."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hpclab.algorithms.ppo import PPO
 from hpclab.checkpoint import rsl_rl
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.audit import leaves, name
+from hpclab.envs.vec_env import EnvironmentSpec
 from hpclab.errors import CheckpointError, ConfigError
 from hpclab.models.normalizers import RunningNormalizer
 from tests.runners.runs import small_config
@@ -21,6 +23,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "normalized_scalar": {"hidden_dims": [8, 6], "obs_normalization": True},
     "plain_log": {"hidden_dims": [7], "obs_normalization": False},
 }
+SPEC = EnvironmentSpec(observation_dims={"actor": 5, "critic": 5}, num_actions=1, num_envs=8, device=CPU)
 STD_TYPES = {"normalized_scalar": "scalar", "plain_log": "log"}
 recordings = pytest.mark.parametrize("recording", list(MODELS))
 
@@ -31,7 +34,7 @@ def config_of(recording: str, **actor: Any) -> RunConfig:
 
 
 def new_ppo(config: RunConfig) -> PPO:
-    return PPO(config, observation_dims={"actor": 5, "critic": 5}, num_actions=1, num_envs=8, device=CPU)
+    return PPO(config, SPEC)
 
 
 def imported(recording: str, config: RunConfig) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def test_a_setting_that_differs_is_named(recording: str, actor: dict[str, Any], 
 
 def test_models_of_another_task_are_named() -> None:
     config = config_of("normalized_scalar")
-    other = PPO(config, observation_dims={"actor": 6, "critic": 5}, num_actions=2, num_envs=8, device=CPU)
+    other = PPO(config, replace(SPEC, observation_dims={"actor": 6, "critic": 5}, num_actions=2))
     with pytest.raises(ConfigError) as problem:
         rsl_rl.to_algorithm_state(rsl_rl.read(DATA / "normalized_scalar.pt"), other.state_dict(), config)
     lines = str(problem.value).splitlines()

@@ -1,5 +1,6 @@
 """A run that has saved once, without training: for tests of what is made of checkpoints."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.schema import RunConfig
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.make import make_single_env
+from hpclab.envs.vec_env import EnvironmentSpec
 from hpclab.run_folder import RunFolder
 from tests.runners.runs import write_config
 
@@ -26,14 +28,7 @@ def save(folder: Path, config: RunConfig) -> tuple[RunFolder, Algorithm, dict[st
     run = write_config(folder, config)
     env = make_single_env(config)
     torch.manual_seed(1)
-    algorithm = make_algorithm(
-        config,
-        observation_dims=env.observation_dims,
-        num_actions=env.num_actions,
-        num_envs=NUM_ENVS,
-        device=env.device,
-        collectives=Collectives(),
-    )
+    algorithm = make_algorithm(config, replace(EnvironmentSpec.of(env), num_envs=NUM_ENVS), Collectives())
     env.close()
     state: dict[str, Any] = algorithm.state_dict()
     for name, values in state["actor"].items():

@@ -29,7 +29,7 @@ limit_spinning(os.environ)  # as every worker does before it loads torch
 
 import torch
 
-from hpclab.algorithms.ppo import PPO
+from hpclab.algorithms.make import algorithm_for
 from hpclab.checkpoint import folder as disk
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
@@ -80,9 +80,7 @@ def measure(num_envs: int, iterations: int, threads: int, folder: Path) -> dict[
     torch.manual_seed(config.seed)
     device = torch.device("cpu")
     env = make_env(config, num_envs=num_envs, device=device, threads=threads)
-    algorithm = PPO(
-        config, observation_dims=env.observation_dims, num_actions=env.num_actions, num_envs=num_envs, device=device
-    )
+    algorithm = algorithm_for(env, config, Collectives())
     store = CheckpointStore(folder, Collectives(), config_sha256="")
     runner = OnPolicyRunner(config, env, algorithm, Collectives(), store, lambda: False)
     runner.resume()

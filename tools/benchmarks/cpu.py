@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from mujoco.batch import Batch
 
-from hpclab.algorithms.ppo import PPO
+from hpclab.algorithms.make import algorithm_for
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import load_config
 from hpclab.distributed.collectives import Collectives
@@ -93,13 +93,7 @@ def measure(num_envs: int, iterations: int, threads: int) -> dict[str, float]:
     torch.manual_seed(config.seed)
     device = torch.device("cpu")
     env = make_env(config, num_envs=num_envs, device=device, threads=threads)
-    algorithm = PPO(
-        config,
-        observation_dims=env.observation_dims,
-        num_actions=env.num_actions,
-        num_envs=num_envs,
-        device=device,
-    )
+    algorithm = algorithm_for(env, config, Collectives())
     with tempfile.TemporaryDirectory() as folder:
         store = CheckpointStore(Path(folder), Collectives(), config_sha256="")
         runner = OnPolicyRunner(config, env, algorithm, Collectives(), store, lambda: False)

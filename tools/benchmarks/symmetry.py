@@ -39,7 +39,7 @@ import torch
 from benchmarks.mirrored_gait import Symmetrised, mirrored_gait, quiet_env
 from benchmarks.report import Report, show
 
-from hpclab.algorithms.make import make_algorithm
+from hpclab.algorithms.make import algorithm_for
 from hpclab.algorithms.teacher import load_teacher
 from hpclab.checkpoint.store import CheckpointStore
 from hpclab.config.load import dump_config, load_config
@@ -117,16 +117,7 @@ def train(run: RunFolder, config: RunConfig, task: TaskSpec, *, device: torch.de
         nconmax=task.nconmax,
     )
     with closing(ManagerEnv(config.task, task, sim)) as env:
-        algorithm = make_algorithm(
-            config,
-            observation_dims=env.observation_dims,
-            num_actions=env.num_actions,
-            num_envs=env.num_envs,
-            device=device,
-            collectives=alone,
-            step_dt=env.step_dt,
-            mirror=env.mirror,
-        )
+        algorithm = algorithm_for(env, config, alone)
         store = CheckpointStore(run.checkpoints, alone, config_sha256="")
         runner = OnPolicyRunner(config, env, algorithm, alone, store, lambda: time.monotonic() > deadline)
         runner.resume()

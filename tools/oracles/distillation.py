@@ -12,7 +12,7 @@ from hpclab.config.algorithms import DistillationSection
 from hpclab.config.models import ActorSection
 from hpclab.config.schema import EnvSection, RunConfig, SyncSection
 from hpclab.distributed.collectives import Collectives
-from hpclab.envs.vec_env import Step
+from hpclab.envs.vec_env import EnvironmentSpec, Step
 from hpclab.models.actor_critic import Actor
 from tools.oracles.names import our_name
 from tools.oracles.ranks import Arrays, replay
@@ -58,15 +58,14 @@ def _replay(meta: dict[str, Any], arrays: Arrays, collectives: Collectives) -> l
     observed = {name: torch.from_numpy(arrays[f"{root}/data/{name}_obs"]) for name in ("student", "teacher")}
     dones = torch.from_numpy(arrays[f"{root}/data/done"])
     num_actions = arrays[f"{root}/it0/privileged_actions"].shape[-1]
-    distillation = Distillation(
-        _config(meta),
+    spec = EnvironmentSpec(
         observation_dims={name: values.shape[-1] for name, values in observed.items()},
         num_actions=num_actions,
         num_envs=meta["N"],
         device=torch.device("cpu"),
-        collectives=collectives,
-        teacher=Actor(_network(meta["teacher"]), observed["teacher"].shape[-1], num_actions),
     )
+    teacher = Actor(_network(meta["teacher"]), observed["teacher"].shape[-1], num_actions)
+    distillation = Distillation(_config(meta), spec, collectives, teacher=teacher)
     parts = {"student": distillation.student, "teacher": distillation.teacher}
     ours = {f"{part}/{name}": value for part, model in parts.items() for name, value in model.state_dict().items()}
 

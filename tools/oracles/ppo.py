@@ -16,7 +16,7 @@ from hpclab.config.models import ActorSection, CriticSection
 from hpclab.config.schema import EnvSection, RunConfig, SyncSection
 from hpclab.distributed.collectives import Collectives
 from hpclab.envs.mirror import Mirror, Reflection, ReflectTensor
-from hpclab.envs.vec_env import Step
+from hpclab.envs.vec_env import EnvironmentSpec, Step
 from tools.oracles.names import our_name
 from tools.oracles.ranks import Arrays, load, replay
 from tools.oracles.report import Error, UnsupportedFormatError, relative_error, worst_by_key
@@ -102,17 +102,15 @@ def _replay(meta: dict[str, Any], arrays: Arrays, collectives: Collectives) -> l
     if meta.get("rnd") is not None:
         observed["rnd"] = observed["actor"][..., slice(*meta["rnd"]["state"])]
     order: list[Tensor] = []
-    ppo = PPO(
-        _config(meta),
+    spec = EnvironmentSpec(
         observation_dims={group: values.shape[-1] for group, values in observed.items()},
         num_actions=arrays[f"{root}/it0/actions"].shape[-1],
         num_envs=meta["N"],
         device=torch.device("cpu"),
-        collectives=collectives,
-        permutation=lambda num_samples, device: order.pop(),
         step_dt=meta["rnd"]["step_dt"] if meta.get("rnd") is not None else 1.0,
         mirror=lambda: _mirror(arrays, root),
     )
+    ppo = PPO(_config(meta), spec, collectives, permutation=lambda num_samples, device: order.pop())
     parts: dict[str, torch.nn.Module] = {"actor": ppo.actor, "critic": ppo.critic}
     for extension in ppo.extensions:
         if isinstance(extension, RandomNetworkDistillation):
