@@ -18,8 +18,14 @@ from hpclab.launch.manifest import write_manifest
 from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.run_folder import RunFolder, write_atomic
 
-# A checkpoint of one of these cannot be loaded into another.
-_FIXED = ("task", "actor", "critic", "algorithm.name")
+_FIXED = (
+    *("task", "actor", "critic", "algorithm.name"),
+    *("algorithm.rnd.group", "algorithm.rnd.num_outputs", "algorithm.rnd.predictor_hidden_dims"),
+    *("algorithm.rnd.target_hidden_dims", "algorithm.rnd.state_normalization", "algorithm.rnd.reward_normalization"),
+)
+"""Settings that begin so keep their value: a checkpoint of one cannot be loaded into another."""
+_SAME_STATE = ({"adam", "adamw"},)
+"""Optimisers that go on with each other's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ def check(run: RunFolder, config: RunConfig, owner: lock.Owner | None = None) ->
             f"{run.path}: holds a run whose config.yaml cannot be read; choose another run.name\n{error}"
         ) from error
     changes = dict(_changes(old.model_dump(), named(config, run).model_dump()))
-    fixed = [key for key in changes if key.startswith(_FIXED)]
+    fixed = [key for key, (before, after) in changes.items() if _is_fixed(key, before, after)]
     if fixed and run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
         key = fixed[0]
         raise ConfigError(
@@ -128,6 +134,15 @@ def _check_writable(run: RunFolder) -> None:
         # Slurm ends a job whose log it cannot open as FAILED without a word.
         if part.exists() and not (part.is_dir() and os.access(part, os.W_OK | os.X_OK)):
             raise ConfigError(f"{part}: not a folder that can be written; remove it or choose another run.name")
+
+
+def _is_fixed(key: str, before: Any, after: Any) -> bool:
+    """Whether a checkpoint of the one value cannot be loaded into the other."""
+    if key == "algorithm.optimizer":
+        return {before, after} not in _SAME_STATE
+    if key == "algorithm.rnd":  # what it has learned may be left behind
+        return before is None
+    return key.startswith(_FIXED)
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:

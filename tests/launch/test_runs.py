@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,30 @@ def test_a_run_with_checkpoints_keeps_its_task_and_networks(tiny: Path, tmp_path
     with pytest.raises(ConfigError, match=r"holds a run with actor\.hidden_dims=.*choose another run\.name"):
         make(tiny)
     assert (tmp_path / "runs" / "tiny" / "config.yaml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ("optimizer=adam", "optimizer=sgd", "optimizer=adam, not sgd"),
+        ("optimizer=adam", "optimizer=adamw", None),
+        ("rnd=null", "rnd.weight=0.5", "rnd=None, not "),
+        ("rnd.weight=1.0", "rnd.weight=0.5", None),
+        ("rnd.weight=1.0", "rnd.num_outputs=3", "rnd.num_outputs=16, not 3"),
+        ("rnd.weight=1.0", "rnd=null", None),
+    ],
+)
+def test_a_run_with_checkpoints_keeps_what_they_hold(
+    before: str, after: str, refused: str | None, tiny: Path, tmp_path: Path
+) -> None:
+    make(tiny, f"algorithm.{before}")
+    (tmp_path / "runs" / "tiny" / "checkpoints" / "iter-000001").mkdir(parents=True)
+    with (
+        nullcontext()
+        if refused is None
+        else pytest.raises(ConfigError, match=rf"holds a run with algorithm\.{refused}")
+    ):
+        make(tiny, f"algorithm.{after}")
 
 
 def test_a_live_run_is_refused_and_untouched(tiny: Path, tmp_path: Path) -> None:
