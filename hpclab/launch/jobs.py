@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -50,10 +51,16 @@ def begin(
 
 
 def finish(run: RunFolder, number: int, cause: Cause, *, note: str = "") -> None:
-    """Record the end of an attempt, with the iterations that metrics.jsonl has of it; the last record holds."""
-    first, last = _iterations(run, number)
+    """Record the end of an attempt, with the iterations that metrics.jsonl has of it; the last record holds.
+
+    A disk that takes no record changes nothing about the end itself: the next attempt finds this one lost.
+    """
     record = {"event": "end", "attempt": number, "cause": cause, "note": note, "time": time.time()}
-    _append(run, record | {"first_iteration": first, "last_iteration": last})
+    try:
+        first, last = _iterations(run, number)
+        _append(run, record | {"first_iteration": first, "last_iteration": last})
+    except OSError as error:
+        print(f"the end of attempt {number} ({cause}) could not be recorded: {error}", file=sys.stderr, flush=True)
 
 
 def as_ended(run: RunFolder, number: int, cause: Cause) -> list[Attempt]:
@@ -108,12 +115,16 @@ def _attempt(number: int, start: dict[str, Any], end: dict[str, Any] | None) -> 
 
 def _append(run: RunFolder, record: dict[str, Any]) -> None:
     line = (json.dumps(record) + "\n").encode()
-    with open(run.jobs, "a+b") as file:  # noqa: PTH123
-        if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-            line = b"\n" + line  # a crash tore the last one: this one must not be lost with it
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(run.jobs, "a+b") as file:  # noqa: PTH123
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                line = b"\n" + line  # a crash tore the last one: this one must not be lost with it
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = str(run.jobs)  # which a write does not know
+        raise
 
 
 def _iterations(run: RunFolder, number: int) -> tuple[int | None, int | None]:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
+
+import pytest
 
 from hpclab.launch import jobs
 from hpclab.run_folder import RunFolder
@@ -33,6 +37,20 @@ def test_a_torn_line_takes_no_later_one_with_it(run: RunFolder) -> None:
     assert jobs.begin(run, "local", hosts=["here"], num_workers=1) == 1
     jobs.finish(run, 1, "completed")
     assert [attempt.cause for attempt in jobs.read(run)] == [None, "completed"]
+
+
+def test_an_end_that_the_disk_does_not_take_ends_the_attempt_all_the_same(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    jobs.begin(run, "local", hosts=["here"], num_workers=1)
+    monkeypatch.setattr(os, "fsync", full)
+    jobs.finish(run, 0, "completed")
+    assert "the end of attempt 0 (completed) could not be recorded: [Errno 28] No space left" in capsys.readouterr().err
+    with pytest.raises(OSError, match=r"No space left.*jobs\.jsonl"):
+        jobs.begin(run, "local", hosts=["here"], num_workers=1)
 
 
 def test_a_run_without_attempts_has_none(run: RunFolder) -> None:
