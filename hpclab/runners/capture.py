@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,6 +9,8 @@ from typing import Generic, TypeVar
 
 import torch
 from torch.profiler import record_function
+
+from hpclab.envs.sim.uncollected import nothing_collected
 
 _LOGGER = logging.getLogger(__name__)
 _WARM_UP_CALLS = 2
@@ -73,26 +74,20 @@ class Captured(Generic[Result]):
         graph = torch.cuda.CUDAGraph()
         caller = torch.cuda.current_stream(self._device)
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        collecting = gc.isenabled()
-        # Memory freed by the collector during the capture would invalidate it.
-        gc.collect()
-        gc.disable()
-        try:
-            with (
-                torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
-                self._guard(),
-            ):
-                self._result = self._function()
-        except RuntimeError as error:
-            self._enabled = False
-            torch.cuda.set_stream(caller)
-            torch.cuda.synchronize(self._device)
-            _end_generator_capture(self._device)
-            _LOGGER.warning("%s cannot be captured in a CUDA graph and runs without one: %s", self._name, error)
-            return
-        finally:
-            if collecting:
-                gc.enable()
+        with nothing_collected():
+            try:
+                with (
+                    torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+                    self._guard(),
+                ):
+                    self._result = self._function()
+            except RuntimeError as error:
+                self._enabled = False
+                torch.cuda.set_stream(caller)
+                torch.cuda.synchronize(self._device)
+                _end_generator_capture(self._device)
+                _LOGGER.warning("%s cannot be captured in a CUDA graph and runs without one: %s", self._name, error)
+                return
         self._graph = graph
         _LOGGER.info("%s captured in a CUDA graph", self._name)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 import warp as wp
+
+from hpclab.envs.sim.uncollected import nothing_collected
 
 
 class LaunchGraph:
@@ -33,18 +34,11 @@ class LaunchGraph:
         self._warm = False
 
     def _capture(self, device: Any) -> Any:
-        collect = gc.isenabled()
         stream = wp.Stream(device)  # torch's current stream is often the default one, which cannot be captured
-        # an array freed by the collector during capture would invalidate it
-        gc.collect()
-        gc.disable()
-        try:
-            with (
-                wp.ScopedStream(stream, sync_enter=False, sync_exit=False),
-                wp.ScopedCapture(device=device, stream=stream) as capture,
-            ):
-                self._launch()
-        finally:
-            if collect:
-                gc.enable()
+        with (
+            nothing_collected(),
+            wp.ScopedStream(stream, sync_enter=False, sync_exit=False),
+            wp.ScopedCapture(device=device, stream=stream) as capture,
+        ):
+            self._launch()
         return capture.graph

@@ -1,0 +1,20 @@
+"""The garbage collector rests while device work is captured."""
+
+import gc
+
+import pytest
+
+from hpclab.envs.sim.uncollected import nothing_collected
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_rests_and_is_left_as_it_was(enabled: bool) -> None:
+    if not enabled:
+        gc.disable()
+    try:
+        with pytest.raises(RuntimeError), nothing_collected():
+            assert not gc.isenabled()
+            raise RuntimeError
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
