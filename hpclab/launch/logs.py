@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hpclab.launch.manifest import read_manifest
 from hpclab.run_folder import RunFolder
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}")
+_ASK_S = 10.0
 _NAME = re.compile(r"rank-(\d{4,})\.log")
 
 
@@ -72,8 +74,8 @@ def merged(lines_by_rank: dict[int, list[str]]) -> Iterable[str]:
 
 
 def _choose_attempt(run: RunFolder, attempt: int | None, *, follow: bool) -> int | None:
-    attempts = jobs.read(run)
-    while follow and attempt is None and not attempts and _is_live(run):
+    attempts, life = jobs.read(run), _Life(run)
+    while follow and attempt is None and not attempts and life.goes_on():
         if not interruptible_wait():
             return None
         attempts = jobs.read(run)
@@ -83,9 +85,10 @@ def _choose_attempt(run: RunFolder, attempt: int | None, *, follow: bool) -> int
 
 def _follow(run: RunFolder, rank: int | None, number: int, *, pinned: bool) -> None:
     tails: dict[int, Tail] = {}
+    life = _Life(run)
     while True:
         attempts = jobs.read(run)
-        over = attempts[number].cause is not None or not _is_live(run)
+        over = attempts[number].cause is not None or not life.goes_on()
         for r, path in _rank_logs(run, number, rank).items():
             tails.setdefault(r, Tail(path))
         new = {r: tail.lines(partial=over) for r, tail in tails.items()}
@@ -97,15 +100,29 @@ def _follow(run: RunFolder, rank: int | None, number: int, *, pinned: bool) -> N
                 number, tails = number + 1, {}
                 print(f"--- attempt {number} ---", flush=True)
                 continue
-            if pinned or not _is_live(run):
+            if pinned or not life.goes_on():
                 return
         if not interruptible_wait():
             return
 
 
-def _is_live(run: RunFolder) -> bool:
-    owner = lock.read_owner(run)
-    return owner is not None and owner.is_alive()
+class _Life:
+    """Whether a run has a live owner. Slurm's controller, which answers the whole cluster, is asked now and then."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._job: lock.Owner | None = None
+        self._asked = 0.0
+
+    def goes_on(self) -> bool:
+        owner = lock.read_owner(self._run)
+        if owner is None or owner.job_id is None:
+            return owner is not None and owner.is_alive()
+        if owner != self._job or time.monotonic() - self._asked > _ASK_S:
+            alive = owner.is_alive()
+            self._job, self._asked = owner if alive else None, time.monotonic()
+            return alive
+        return True
 
 
 def _rank_logs(run: RunFolder, attempt: int, rank: int | None) -> dict[int, Path]:

@@ -28,6 +28,8 @@ _ANY_NUMBER_OF_TIMEOUTS = 1_000_000
 _TEST_TIMEOUT_S = 60.0
 _SUBMITIT_TAGS = ("%j", "%t", "%A", "%a")
 _DEFAULT_ARRAY_SIZE = 1001
+_OF_A_SUBMISSION = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
+"""What submitit writes before it has the job's number."""
 _ERROR = re.compile(r"(?:sbatch: )?(?:(?:error|fatal|allocation failure): |(?=unrecognized option))(.+)")
 _PASSING = ("Required node not available", "Required partition not available", "Requested nodes are busy")
 """What --test-only calls a failure although the job could wait until it is over; the submission decides."""
@@ -157,8 +159,10 @@ def _submit(executor: _Executor, folder: Path, jobs: Sequence[Callable[[], Any]]
         with contextlib.redirect_stderr(io.StringIO()):
             submitted: list[Any] = executor.submit_array(jobs)
     except (FailedJobError, FailedSubmissionError) as error:
+        # Of a sweep, other members may run, and write here too.
         for path in set(folder.iterdir()) - before:
-            path.unlink(missing_ok=True)
+            if _OF_A_SUBMISSION.fullmatch(path.name):
+                path.unlink(missing_ok=True)
         raise RefusedError(f"Slurm refused the job: {_own_words(str(error))}") from error
     return [str(job.job_id) for job in submitted]
 

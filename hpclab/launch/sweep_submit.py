@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +124,7 @@ def _opened(sweep: SweepPlan, member: Member, plan: SubmissionPlan) -> AbstractC
 def _submit_arrays(sweep: SweepPlan, plans: Sequence[SubmissionPlan], size: int) -> dict[str, str]:
     """Submit the members, hand each run over to its job, and return the jobs by run."""
     jobs: dict[str, str] = {}
+    _record(sweep, jobs)  # before Slurm has any of them: `cancel` finds them here
     try:
         for some in _batches(plans, size):
             with uninterrupted():
@@ -132,6 +133,7 @@ def _submit_arrays(sweep: SweepPlan, plans: Sequence[SubmissionPlan], size: int)
                     lock.hand_over(plan.run, lock.Owner.job(job_id))
                     jobs[plan.run.name] = job_id
                 print(f"job array:  {new[0].partition('_')[0]}", flush=True)
+                _record(sweep, jobs)
     except RefusedError as error:
         if not jobs:
             raise
@@ -140,13 +142,15 @@ def _submit_arrays(sweep: SweepPlan, plans: Sequence[SubmissionPlan], size: int)
             f"{error}; {len(jobs)} of {len(plans)} runs had been submitted before and go on. End them with "
             f"`hpclab cancel {argument}`, or submit the others later with `hpclab resume {argument}`"
         ) from error
-    finally:
-        names = {member.index: sweep.folder.run(member.index).name for member in sweep.members}
-        sweep.folder.write(
-            {member.index: member.values for member in sweep.members},
-            {index: jobs[name] for index, name in names.items() if name in jobs},
-        )
     return jobs
+
+
+def _record(sweep: SweepPlan, jobs: Mapping[str, str]) -> None:
+    names = {member.index: sweep.folder.run(member.index).name for member in sweep.members}
+    sweep.folder.write(
+        {member.index: member.values for member in sweep.members},
+        {index: jobs[name] for index, name in names.items() if name in jobs},
+    )
 
 
 def _batches(plans: Sequence[SubmissionPlan], size: int) -> list[list[SubmissionPlan]]:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hpclab.errors import ConfigError
-from hpclab.launch import jobs
+from hpclab.launch import jobs, lock
 from hpclab.launch.follow import Tail
 from hpclab.launch.logs import logs, merged
 from hpclab.run_folder import RunFolder
@@ -82,3 +83,21 @@ def test_a_run_that_has_not_started_has_no_logs(run: RunFolder) -> None:
     run.manifest.write_text("{}")
     with pytest.raises(ConfigError, match="has not started yet"):
         logs(run.path, rank=None, attempt=None, follow=True)
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["training", "pending"])
+def test_following_asks_slurm_now_and_then_only(
+    run: RunFolder, program: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Many follow their runs for days, and one controller answers them all."""
+    run.manifest.write_text("{}")
+    lock.acquire(run, lock.Owner.job("11"))
+    if begun:
+        jobs.begin(run, "slurm", hosts=["n1"], num_workers=1, job_id="11")
+    asked = run.path / "asked"
+    program("scontrol", f"echo >> {asked}; echo JobId=11 JobState=RUNNING")
+    looks = iter(range(5))
+    monkeypatch.setattr("hpclab.launch.logs.interruptible_wait", lambda: next(looks, None) is not None)
+    logs(run.path, rank=None, attempt=None, follow=True)
+    assert next(looks, None) is None
+    assert len(asked.read_text().splitlines()) == 1

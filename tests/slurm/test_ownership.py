@@ -12,6 +12,7 @@ from hpclab.errors import WorkerError
 from hpclab.launch import jobs, lock
 from hpclab.launch.leader import Leader
 from hpclab.launch.lock import Owner
+from hpclab.launch.sweep_folder import SweepFolder
 from hpclab.run_folder import RunFolder
 from hpclab.worker.spec import Outcome
 from tests.launch.commands import finish, hpclab
@@ -53,6 +54,7 @@ def test_a_submission_that_is_interrupted_is_whole_first(
     assert code == (130 if number == signal.SIGINT else -number)
     assert ("job array:  11" if sweep else "job:        11") in said
     folder = tmp_path / "runs" / "tiny"
+    assert len(SweepFolder(folder).runs()) == (2 if sweep else 0)
     for run, job in [(folder / f"tiny-00{k}", f"11_{k}") for k in range(2)] if sweep else [(folder, "11")]:
         owner = lock.read_owner(RunFolder(run))
         assert owner is not None

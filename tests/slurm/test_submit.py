@@ -98,13 +98,14 @@ def test_a_job_that_is_refused_after_the_test_leaves_nothing_live(
 def test_a_run_that_was_there_stays_when_its_job_is_refused(slurm: FakeSlurm, submit: Submit, run: RunFolder) -> None:
     submit()
     slurm.command("scontrol", "echo JobId=11 JobState=CANCELLED")
-    slurm.command("sbatch", '[ "$1" = --test-only ] || exit 1')
+    other = run.submitit / "10_1_0_log.out"  # of a member of its sweep, which begins meanwhile
+    slurm.command("sbatch", f'[ "$1" = --test-only ] && exit; touch {other}; exit 1')
     before = sorted(run.submitit.iterdir())
     with pytest.raises(LaunchError, match="Slurm refused the job"):
         submit()
     assert run.config.exists()
     assert not run.lock.exists()
-    assert sorted(run.submitit.iterdir()) == before
+    assert sorted(run.submitit.iterdir()) == sorted([*before, other])
 
 
 def test_slurm_judges_the_very_script_first_and_says_when_it_starts(
