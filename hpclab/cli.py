@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 import hpclab
-from hpclab.errors import HpclabError, LaunchError
+from hpclab.errors import ConfigError, HpclabError, LaunchError
 
 app = typer.Typer(
     name="hpclab",
@@ -95,7 +95,10 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("the working folder is gone; change to one that is there") from None
 
 
 @app.command(cls=GpuIdsCommand)
@@ -358,12 +361,15 @@ def main(arguments: list[str] | None = None) -> None:
             _complain(f"hpclab: {message}")
         code = error.exit_code
     except OSError as error:
-        if error.errno not in _STORAGE:
+        place = error.filename or "a file"
+        if isinstance(error, PermissionError):
+            _complain(f"{place}: {error.strerror}; ask for access to it, or name another")
+            code = ConfigError.exit_code
+        elif error.errno in _STORAGE:
+            _complain(f"{place}: cannot be written or read: {error.strerror}; see to that disk, try again")
+            code = LaunchError.exit_code
+        else:
             raise
-        _complain(
-            f"{error.filename or 'a file'}: cannot be written or read: {error.strerror}; see to that disk, try again"
-        )
-        code = LaunchError.exit_code
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)

@@ -157,6 +157,23 @@ def test_our_errors_are_their_message_and_exit_code(
     assert run(capsys, "cancel", "runs/a") == (code, "", f"{error}\n")
 
 
+def test_what_one_may_not_read_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in(monkeypatch, "logs", PermissionError(errno.EACCES, "Permission denied", "/runs/a/logs"))
+    message = "/runs/a/logs: Permission denied; ask for access to it, or name another\n"
+    assert run(capsys, "logs", "runs/a") == (2, "", message)
+
+
+@pytest.mark.parametrize("line", ["status", "tasks", f"train {CONFIG}", f"config show {CONFIG}"])
+def test_a_working_folder_that_is_gone_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run(capsys, *line.split()) == (2, "", "the working folder is gone; change to one that is there\n")
+
+
 def test_a_full_disk_is_one_line_and_names_the_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -56,11 +57,17 @@ def _folders(path: Path | None) -> list[RunFolder]:
 
 
 def _runs_in(path: Path, *, depth: int = 2) -> list[RunFolder]:
-    """Return the runs in a folder, and those in its folders that are no runs: a sweep's members."""
+    """Return the runs in a folder, and those in its folders that are no runs: a sweep's members.
+
+    Somebody else's private run in a folder that several people share is named on standard error.
+    """
     found = []
     for entry in sorted(path.iterdir()) if path.is_dir() else []:
-        if (entry / "run.json").is_file():
-            found.append(RunFolder.at(entry))
-        elif depth > 1 and entry.is_dir():
-            found += _runs_in(entry, depth=depth - 1)
+        try:
+            if (entry / "run.json").is_file():
+                found.append(RunFolder.at(entry))
+            elif depth > 1 and entry.is_dir():
+                found += _runs_in(entry, depth=depth - 1)
+        except PermissionError:
+            print(f"{entry}: not shown: you may not read it", file=sys.stderr)
     return found

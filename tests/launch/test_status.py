@@ -206,6 +206,25 @@ def test_before_the_first_run_there_is_a_hint_and_no_error(
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_a_run_that_only_its_owner_may_read_hides_no_other(
+    trained: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    private = trained.path.parent / "private"
+    private.mkdir()
+    is_file = Path.is_file
+
+    def guarded(path: Path) -> bool:
+        if private in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", guarded)
+    status(trained.path.parent, as_json=True, watch=False)
+    printed = capsys.readouterr()
+    assert [found["run"] for found in json.loads(printed.out)] == [str(trained.path)]
+    assert printed.err == f"{private}: not shown: you may not read it\n"
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
         status(tmp_path, as_json=False, watch=False)
