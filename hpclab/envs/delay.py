@@ -22,7 +22,8 @@ class Past(Tracker):
 
     def __init__(self, env: ManagerEnv, name: str, length: int, width: int) -> None:
         self.values = env.buffers.per_env(name, length, width)
-        self._fresh = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        # part of a checkpoint: what is pushed in the substeps of a control step sees a reset only in the next one
+        self._fresh = env.buffers.per_env(f"{name}/fresh", dtype=torch.bool)
         env.follow(self)
 
     def reset(self, mask: Tensor) -> None:

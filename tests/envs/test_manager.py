@@ -16,8 +16,9 @@ from hpclab.config.tasks import task_names
 from hpclab.envs.make import make_env
 from hpclab.envs.manager import ManagerEnv
 from hpclab.envs.sim.make import make_sim
-from hpclab.envs.spec import ObservationTerm, RewardTerm, TaskSpec
+from hpclab.envs.spec import ObservationTerm, RewardTerm, TaskSpec, Term
 from hpclab.envs.tasks import load_task
+from hpclab.envs.terms import drives
 from hpclab.envs.vec_env import Step, VecEnv
 from hpclab.errors import CheckpointError, ConfigError
 
@@ -229,6 +230,20 @@ def test_resumed_environment_continues_bit_for_bit(task: str) -> None:
         again = resumed.read_episode_totals()
         assert torch.equal(again.count, totals.count)
         assert all(torch.equal(again.sums[tag], totals.sums[tag]) for tag in totals.sums)
+
+
+def test_a_delay_that_begins_anew_with_the_next_substep_does_so_after_a_resume() -> None:
+    late = Term(drives.Delayed, {"action": load_task("cartpole-balance").action, "substeps": (2, 4)})
+    env, resumed = (build("cartpole-balance", with_fields(action=late, decimation=4)) for _ in range(2))
+    env.reset()
+    env.step(torch.ones(N, 1))
+    env.episode_length.fill_(env.max_episode_length - 1)
+    assert env.step(torch.ones(N, 1)).dones.all()
+    state, generator = env.state_dict(), torch.get_rng_state()
+    expected = env.step(-torch.ones(N, 1)).observations["actor"]
+    resumed.load_state_dict(state)
+    torch.set_rng_state(generator)
+    assert torch.equal(resumed.step(-torch.ones(N, 1)).observations["actor"], expected)
 
 
 def test_states_hold_plain_values_that_are_safe_to_load(tmp_path: Any) -> None:
