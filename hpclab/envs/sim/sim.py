@@ -43,7 +43,7 @@ class Sim(Protocol):
     ctrl: Tensor
     """(N, nu) actuator inputs, in the order of the model's actuators; write it in place before `step`."""
     diverged: Tensor
-    """(N,) bool: the state became NaN, infinite or absurdly large since the world's last `write_state`.
+    """(N,) bool: the state or `ctrl` was NaN, infinite or absurdly large since the world's last `write_state`.
 
     What such a world's tensors hold is unspecified, and may be NaN on the warp backend: end its episode and reset it.
     """

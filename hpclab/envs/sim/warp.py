@@ -75,6 +75,9 @@ class WarpSim:
             self._history = wp.zeros((num_envs, num_substeps, model.nsensordata), dtype=float)
             self._diverged = wp.zeros(num_envs, dtype=bool)
             self._diverged_count = wp.zeros(1, dtype=int)
+            # as in C MuJoCo, which looks at inputs after it has cut them to their ranges: only NaN is left there
+            limits = [float("inf") if limited else mujoco.mjMAXVAL for limited in model.actuator_ctrllimited]
+            self._ctrl_limit = wp.array(limits, dtype=float)
             _, self._held = kinematic_columns(model)
             self._sensor_backup = wp.zeros((num_envs, model.nsensordata), dtype=float)
             self._early_contacts = wp.array(_early_contact_columns(model), dtype=int)
@@ -298,7 +301,7 @@ class WarpSim:
         wp.launch(
             kernels.find_diverged,
             self.num_envs,
-            inputs=[d.qpos, d.qvel, float(mujoco.mjMAXVAL)],
+            inputs=[d.qpos, d.qvel, d.ctrl, float(mujoco.mjMAXVAL), self._ctrl_limit],
             outputs=[self._diverged, self._diverged_count],
         )
 

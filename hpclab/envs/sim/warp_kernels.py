@@ -17,11 +17,13 @@ def record(sensordata: wp.array2d(dtype=float), substep: int, history: wp.array3
 def find_diverged(
     qpos: wp.array2d(dtype=float),
     qvel: wp.array2d(dtype=float),
+    ctrl: wp.array2d(dtype=float),
     limit: float,
+    ctrl_limit: wp.array(dtype=float),
     diverged: wp.array(dtype=bool),
     count: wp.array(dtype=int),
 ):
-    """Flag worlds whose state is not a number or beyond `limit`, and count the newly flagged."""
+    """Flag worlds whose state or actuator input is not a number or beyond its limit, and count the newly flagged."""
     world = wp.tid()
     bad = wp.int32(0)
     for i in range(qpos.shape[1]):
@@ -29,6 +31,9 @@ def find_diverged(
             bad = 1
     for i in range(qvel.shape[1]):
         if not (wp.abs(qvel[world, i]) < limit):
+            bad = 1
+    for i in range(ctrl.shape[1]):  # the ranges of inputs and forces hide it from the state
+        if not (wp.abs(ctrl[world, i]) <= ctrl_limit[i]):
             bad = 1
     if bad == 1 and not diverged[world]:
         diverged[world] = True

@@ -249,6 +249,30 @@ def test_a_diverged_world_is_flagged_and_recovers(g1_pair: tuple[MujocoSim, Warp
     assert not sim.diverged.any()
 
 
+@pytest.mark.parametrize("backend", [0, 1], ids=["mujoco", "warp"])
+@pytest.mark.parametrize(("value", "is_bad"), [(torch.nan, True), (torch.inf, False), (1e12, False)])
+def test_an_input_that_is_no_number_is_flagged_and_one_beyond_its_range_is_cut(
+    cartpole_pair: tuple[MujocoSim, WarpSim], backend: int, value: float, is_bad: bool
+) -> None:
+    """The range of an actuator makes a number of NaN as well, so that the state alone would not tell."""
+    sim = cartpole_pair[backend]
+    sim.write_state(torch.zeros(N, 2), torch.zeros(N, 2), ALL)
+    sim.ctrl.zero_()
+    sim.ctrl[1] = value
+    sim.step()
+    assert sim.diverged.tolist() == [False, is_bad, False]
+
+
+@pytest.mark.parametrize("backend", [0, 1], ids=["mujoco", "warp"])
+def test_an_endless_input_without_a_range_is_flagged(g1_pair: tuple[MujocoSim, WarpSim], backend: int) -> None:
+    """The range of the actuator's force hides it from the state."""
+    sim = g1_pair[backend]
+    start(sim, 1)
+    sim.ctrl[1] = torch.inf
+    sim.step()
+    assert sim.diverged.tolist() == [False, True, False]
+
+
 def test_contact_sensors_of_written_worlds_read_zero(g1_pair: tuple[MujocoSim, WarpSim]) -> None:
     for sim in g1_pair:
         start(sim, 7)
