@@ -103,8 +103,9 @@ def _text(path: Path) -> str:
 
 
 def _similar_files(path: Path) -> str:
-    names = [file.name for file in path.parent.glob("*.y*ml") if file.is_file()] if path.parent.is_dir() else []
-    return f"; {suggest(path.name, names, kind='configs')}" if names else ""
+    folder = path.parent
+    files = [file for pattern in ("*.y*ml", "configs/*.y*ml") for file in folder.glob(pattern) if file.is_file()]
+    return f"; {suggest(path.name, [str(file.relative_to(folder)) for file in files], kind='configs')}" if files else ""
 
 
 def _at(path: Path, line: int, text: str) -> str:

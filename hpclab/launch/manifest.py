@@ -24,8 +24,10 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
     """
     try:
         manifest = json.loads(run.manifest.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{run.path}: holds no run (no {run.manifest.name} in it)") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(
+            f"{run.path}: holds no run (no {run.manifest.name} in it); name a run's folder: `hpclab status` lists them"
+        ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{run.manifest}: cannot be read: {error}") from error
     if not isinstance(manifest, dict):

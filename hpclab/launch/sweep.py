@@ -99,7 +99,9 @@ def _axis(argument: str) -> Axis:
     if not key or not equals:
         raise ConfigError(f"--sweep {argument}: write key.sub=value,value or key.sub=1..5")
     values = _values(argument, text)
-    of_job = next((part for part in _OF_THE_JOB if key == part or key.startswith(f"{part}.")), None)
+    of_job = next(
+        (part for part in _OF_THE_JOB if f"{key}.".startswith(f"{part}.") or part.startswith(f"{key}.")), None
+    )
     if of_job is not None and len(values) > 1:
         raise ConfigError(f"--sweep {argument}: all members share {of_job}; sweep settings of the training only")
     return Axis(key, values)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpclab.config.load import load_config
 from hpclab.config.schema import RunConfig
+from hpclab.errors import ConfigError
 from hpclab.launch import runs
 from hpclab.launch.checks import check_batches, check_files
 from hpclab.launch.devices import resolve
@@ -63,6 +64,9 @@ def train_run(
     devices = resolve(gpu_ids, num_workers)
     check_batches(config, len(devices))
     check_files(config)
+    logs = torchrunx_logs(run, torchrunx_log_dir)
+    if len(devices) > 1 and logs and not Path(logs).is_relative_to(run.path):
+        check_log_folder(Path(logs))
     how = {
         "command": "train",
         "gpu_ids": gpu_ids,
@@ -81,7 +85,7 @@ def train_run(
         else:
             from hpclab.launch.local import train_locally
 
-            outcome = train_locally(run, devices, torchrunx_logs=torchrunx_logs(run, torchrunx_log_dir))
+            outcome = train_locally(run, devices, torchrunx_logs=logs)
     if outcome.kind == "stopped":
         print(f"stopped before iteration {outcome.iteration}; go on with: hpclab resume {run.argument}", flush=True)
         raise SystemExit(EXIT_STOPPED)
@@ -91,3 +95,14 @@ def torchrunx_logs(run: RunFolder, option: str | None) -> str:
     """Return torchrunx's log folder: TORCHRUNX_LOG_DIR, else the option, else the run's; "" for none."""
     chosen = os.environ.get("TORCHRUNX_LOG_DIR", option)
     return str(run.path / "logs" / "torchrunx") if chosen is None else chosen
+
+
+def check_log_folder(path: Path) -> None:
+    """Check that a folder is there or can be made.
+
+    Raises:
+        ConfigError: it cannot: torchrunx would find out in a process of its own, and nobody would have its logs.
+    """
+    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        raise ConfigError(f"{path}: cannot be torchrunx's log folder: {existing} is not a folder that can be written")

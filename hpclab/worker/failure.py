@@ -107,10 +107,11 @@ class FailureReport:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error in one line; our own messages need no class name."""
+    """Return an error in one line, of a library's many the first; our own messages need no class name."""
     if isinstance(error, HpclabError):
         return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    first_line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 def _main_stack() -> traceback.StackSummary:

@@ -212,11 +212,14 @@ def test_a_file_that_is_no_section(folder: Path, text: str, what: str) -> None:
 
 def test_files_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("task: cartpole-balance\n")
+    Path("configs").mkdir()
+    Path("configs/cartpole.yaml").write_text("task: cartpole-balance\n")
     Path("latin.yaml").write_bytes(b"task: x\nrun: {name: caf\xe9}\n")
     for path, message in [
         ("rum.yaml", "rum.yaml: no such file; did you mean 'run.yaml'?"),
+        ("cartpole.yaml", "cartpole.yaml: no such file; did you mean 'configs/cartpole.yaml'?"),
         ("nowhere/run.yaml", "nowhere/run.yaml: no such file"),
-        (".", ".: is a folder; name a YAML file; valid configs: latin.yaml, run.yaml"),
+        (".", ".: is a folder; name a YAML file; valid configs: configs/cartpole.yaml, latin.yaml, run.yaml"),
         ("run.yaml/x.yaml", "run.yaml/x.yaml: cannot be read: Not a directory"),
         ("latin.yaml", "latin.yaml:2: is not UTF-8 text; save it as UTF-8"),
     ]:

@@ -129,8 +129,10 @@ def test_opening_clears_an_earlier_cancel_and_keeps_on_record_what_it_ended(tiny
 
 
 def test_a_manifest_that_is_missing_or_broken_is_named(run: RunFolder) -> None:
-    with pytest.raises(ConfigError, match="holds no run"):
-        read_manifest(run)
+    run.config.touch()
+    for path in (run.path, run.config):
+        with pytest.raises(ConfigError, match=rf"^{path}: holds no run \(no run\.json in it\); name a run's folder"):
+            read_manifest(RunFolder(path))
     run.manifest.write_text(json.dumps([1]))
     with pytest.raises(ConfigError, match="one JSON object"):
         read_manifest(run)

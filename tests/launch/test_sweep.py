@@ -50,6 +50,7 @@ def test_a_setting_with_one_value_is_set_for_all() -> None:
         ("slurm.time=1,2", "all members share slurm;"),
         ("run.name=a,b", r"all members share run\.name;"),
         ("launch.num_nodes=1,2", "all members share launch;"),
+        ("run={name: a},{name: b}", r"all members share run\.root;"),
     ],
 )
 def test_what_cannot_be_swept(argument: str, message: str) -> None:

@@ -36,6 +36,15 @@ def test_too_few_environments_for_the_ranks_write_nothing(tiny: Path, tmp_path: 
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_log_folder_that_cannot_be_made_writes_nothing(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHRUNX_LOG_DIR", raising=False)
+    with pytest.raises(ConfigError, match=r"/logs: cannot be torchrunx's log folder: .*tiny\.yaml is not a folder"):
+        train(tiny, [], gpu_ids=None, num_workers=2, torchrunx_log_dir=str(tiny / "logs"))
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_motion_or_a_task_that_is_not_there_writes_nothing(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hpclab.errors import ConfigError
 from hpclab.run_folder import RunFolder
-from hpclab.worker.failure import FailureReport
+from hpclab.worker.failure import FailureReport, describe
 
 
 def report(tmp_path: Path) -> FailureReport:
@@ -81,3 +81,9 @@ def test_what_a_rank_knows_itself_is_kept_when_it_is_closed(tmp_path: Path) -> N
     failure.record_closed()
     assert read(tmp_path)["cause"] == "hang"
     assert read(tmp_path)["in_collective"] is False
+
+
+def test_an_error_of_many_lines_is_told_in_one() -> None:
+    assert describe(RuntimeError("Overflow\nException raised from unpack\nframe #0")) == "RuntimeError: Overflow"
+    assert describe(ValueError("\n")) == "ValueError"
+    assert describe(ConfigError("a.yaml:1: bad\na.yaml:2: bad")) == "a.yaml:1: bad\na.yaml:2: bad"
