@@ -14,6 +14,17 @@ from hpclab.errors import CheckpointError, ConfigError
 from hpclab.run_folder import RunFolder
 
 
+def check_output(output: Path | None) -> None:
+    """Check that a file can be written at the place that a user has named.
+
+    Raises:
+        ConfigError: there is a folder, or a device or pipe, which would be replaced.
+    """
+    if output is not None and output.exists() and not output.is_file():
+        what = "a folder; name a file in it" if output.is_dir() else "no regular file; name another"
+        raise ConfigError(f"--output {output}: is {what}")
+
+
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A whole checkpoint of a run. Finding it needs no torch; reading it does."""

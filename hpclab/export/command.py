@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpclab.checkpoint.saved import Saved
+from hpclab.checkpoint.saved import Saved, check_output
 from hpclab.errors import CheckpointError, ConfigError
 from hpclab.run_folder import write_atomic
 from hpclab.versions import installed
@@ -34,8 +34,7 @@ def export_policy(path: Path, output: Path | None) -> None:
     """
     saved = Saved.find(path)
     target = output or saved.run.export / _FILE
-    if target.is_dir():
-        raise ConfigError(f"--output {target}: is a folder; name a file in it")
+    check_output(output)
     _require_libraries()
 
     # torch, which costs seconds: not before the request is known to be good

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpclab.checkpoint.saved import Saved
+from hpclab.checkpoint.saved import Saved, check_output
 from hpclab.config.load import dump_config, load_config
 from hpclab.config.schema import RunConfig
 from hpclab.errors import CheckpointError, ConfigError
@@ -82,6 +82,7 @@ def export_checkpoint(path: Path, file_format: str, output: Path | None) -> None
             f"--format {file_format}: unknown; there is {', '.join(FORMATS)}. `hpclab export` writes a policy as ONNX"
         )
     saved = Saved.find(path)
+    check_output(output)
 
     import torch
 

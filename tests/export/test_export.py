@@ -1,6 +1,7 @@
 """`hpclab export`: files that compute what policies do, and what is written when they would not: nothing."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -225,6 +226,11 @@ def folder_to_write(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> list[Any
     return [run.path, "--output", run.path]
 
 
+def pipe_to_write(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    os.mkfifo(run.path / "pipe")
+    return [run.path, "--output", run.path / "pipe"]
+
+
 def no_library(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     return [run.checkpoints / "latest"]
@@ -239,6 +245,7 @@ def no_library(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         (damaged, 5, "shared.pt has another checksum"),
         (other_network, 2, "the saved policy is not one of 5 observations and 1 actions"),
         (folder_to_write, 2, "is a folder; name a file in it"),
+        (pipe_to_write, 2, "is no regular file; name another"),
         (no_library, 2, "pip install 'hpclab[export]'"),
     ],
 )
