@@ -58,6 +58,11 @@ def test_joints_start_off_their_default_and_what_lies_behind_them_in_the_state_d
     assert qvel.nonzero().tolist() == [[0, 6], [1, 6]]
 
 
+def test_a_joint_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match=r"no joints \['axel'\]"):
+        events.ResetJointsUniform(robot(), position={"axel": (0.0, 1.0)}, velocity={})
+
+
 def test_every_joint_has_its_actuator_and_there_is_no_other() -> None:
     env = robot()
     assert env.joints.actuators(env.sim.model) == [1, 0]

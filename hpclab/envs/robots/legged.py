@@ -33,7 +33,7 @@ def by_joint(table: Mapping[str, float], joints: tuple[str, ...], default: float
     """Give every joint the value of the one pattern of `table` that matches its whole name.
 
     Raises:
-        ValueError: a joint matches several patterns, or none while there is no default.
+        ValueError: a joint matches several patterns, or none while there is no default; a pattern matches no joint.
     """
     values = []
     for joint in joints:
@@ -41,6 +41,9 @@ def by_joint(table: Mapping[str, float], joints: tuple[str, ...], default: float
         if len(found) > 1 or (not found and default is None):
             raise ValueError(f"{joint} matches {len(found)} of the patterns {list(table)}; it must match one")
         values.append(found[0] if found else default)
+    for pattern in table:
+        if not any(re.fullmatch(pattern, joint) for joint in joints):
+            raise ValueError(f"the pattern {pattern} matches none of the joints {list(joints)}")
     return tuple(float(value) for value in values if value is not None)
 
 

@@ -44,7 +44,17 @@ class ResetJointsUniform:
     """reset: add uniform offsets to the joints' positions [rad or m] and velocities [rad/s or m/s], by joint."""
 
     def __init__(self, env: ManagerEnv, *, position: dict[str, Range], velocity: dict[str, Range]) -> None:
+        """Give ranges by the joints' names; other joints keep their default.
+
+        Raises:
+            ValueError: there is no such joint.
+        """
+
         def of_joints(ranges: dict[str, Range]) -> tuple[Tensor, Tensor]:
+            if unknown := ranges.keys() - set(env.joints.names):
+                raise ValueError(
+                    f"no joints {sorted(unknown)} to start off their default; there are {env.joints.names}"
+                )
             return _limits([ranges.get(joint, (0.0, 0.0)) for joint in env.joints.names], env.device)
 
         self._position, self._velocity = of_joints(position), of_joints(velocity)

@@ -145,6 +145,9 @@ class MotionStarts(Curriculum):
             velocity: the same of its velocity [m/s, rad/s].
             joint_offset: of each joint position [rad], which stays within its soft limits.
             soft_factor: soft limits are the joint's range times this, about its centre.
+
+        Raises:
+            ValueError: there is no such axis.
         """
         self._env = env
         self._command: MotionCommand = env.commands[command]
@@ -157,6 +160,8 @@ class MotionStarts(Curriculum):
         self.statistics = self._recent
         self._qpos, self._qvel = (table.to(env.device) for table in _states(motion))
         axes = ("x", "y", "z", "roll", "pitch", "yaw")
+        if unknown := (pose.keys() | velocity.keys()) - set(axes):
+            raise ValueError(f"start states have no axes {sorted(unknown)}; there are {axes}")
         ranges = [part.get(axis, (0.0, 0.0)) for part in (pose, velocity) for axis in axes]
         limits = torch.tensor([*ranges, *[joint_offset] * len(env.joints.names)], device=env.device)
         self._lower, self._width = limits[:, 0], limits[:, 1] - limits[:, 0]

@@ -197,6 +197,8 @@ def test_by_joint_wants_one_pattern_for_each_joint() -> None:
         legged.by_joint({"left_.*": 1.0, ".*_knee": 2.0}, ("left_knee",))
     with pytest.raises(ValueError, match="matches 0"):
         legged.by_joint({"left_.*": 1.0}, ("waist",))
+    with pytest.raises(ValueError, match="left_ankel matches none"):
+        legged.by_joint({"left_ankel": 1.0}, ("waist",), default=0.0)
 
 
 @pytest.mark.parametrize(("robot", "newton"), [("g1", 100.0), ("go1", 60.0)])
