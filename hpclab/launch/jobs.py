@@ -75,12 +75,22 @@ def as_ended(run: RunFolder, number: int, cause: Cause) -> list[Attempt]:
 
 
 def read(run: RunFolder) -> list[Attempt]:
-    """Return all attempts, oldest first; a line that a crash left incomplete is skipped."""
+    """Return all attempts, oldest first; a line that a crash left incomplete is skipped.
+
+    Raises:
+        ConfigError: a whole line is no record of an attempt.
+    """
     starts: dict[int, dict[str, Any]] = {}
     ends: dict[int, dict[str, Any]] = {}
-    for record in _records(run.jobs):
-        (starts if record.get("event") == "start" else ends)[int(record["attempt"])] = record
-    return [_attempt(number, starts[number], ends.get(number)) for number in sorted(starts)]
+    try:
+        for record in _records(run.jobs):
+            (starts if record.get("event") == "start" else ends)[int(record["attempt"])] = record
+        return [_attempt(number, starts[number], ends.get(number)) for number in sorted(starts)]
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{run.jobs}: holds a line that is no record of an attempt ({type(error).__name__}: {error}); "
+            "remove that line, or choose another run.name"
+        ) from error
 
 
 def check_attempt(run: RunFolder, attempts: Sequence[Attempt], number: int | None) -> None:

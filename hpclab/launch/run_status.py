@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,15 +82,22 @@ class RunStatus:
 
 def read_status(run: RunFolder) -> RunStatus:
     """Return how a run is doing."""
-    attempts = jobs.read(run)
-    last = attempts[-1] if attempts else None
-    metrics = read_last(run.metrics / "metrics.jsonl") or {}
+    attempts: list[jobs.Attempt] = []
+    metrics: Mapping[str, Any] = {}
+    owner: lock.Owner | None = None
+    failure: Failure | None = None
     try:
+        attempts = jobs.read(run)
+        metrics = read_last(run.metrics / "metrics.jsonl") or {}
+        failure = _failure(run, attempts)
         owner = lock.read_owner(run)
         state = state_of(owner, attempts, cancel_requested=run.cancel_request.exists())
-    except ConfigError as error:  # one damaged lock must not hide the other runs
-        owner, state = None, RunState("unknown", str(error))
-    failure, detail = _failure(run, attempts), state.detail
+    except ConfigError as error:  # one damaged run must not hide the others
+        state = RunState("unknown", str(error))
+    except OSError as error:
+        state = RunState("unknown", f"{error.filename}: {error.strerror}")
+    last = attempts[-1] if attempts else None
+    detail = state.detail
     if state.name == "crashed":
         started = last if owner is None or owner.job_id in (None, last and last.job_id) else None
         detail = _why_crashed(run, started, failure, state.detail)
@@ -163,7 +170,7 @@ def _sweep(run: RunFolder) -> Any:
     return None
 
 
-def _left_s(metrics: dict[str, Any], done: int | None, limit: int | None) -> float | None:
+def _left_s(metrics: Mapping[str, Any], done: int | None, limit: int | None) -> float | None:
     if done is None or limit is None:
         return None
     seconds = (metrics.get(COLLECTION_TIME) or 0.0) + (metrics.get(LEARNING_TIME) or 0.0)

@@ -275,16 +275,27 @@ def test_a_later_job_that_fails_before_its_workers_is_not_explained_by_the_earli
     assert read_status(trained).detail == f"its job failed before its workers started; see {trained.submitit}"
 
 
-def test_a_damaged_lock_hides_no_other_run(trained: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("lock", "?", ": not a lock"),
+        ("jobs.jsonl", '{"event": "start", "attempt": 0}\n', ": holds a line that is no record of an attempt"),
+        ("jobs.jsonl", None, ": Is a directory"),
+    ],
+)
+def test_a_damaged_run_hides_no_other(
+    trained: RunFolder, capsys: pytest.CaptureFixture[str], name: str, content: str | None, words: str
+) -> None:
     other = RunFolder(trained.path.parent / "other[x]")
     other.path.mkdir()
     other.manifest.write_text("{}")
-    other.lock.write_text("?")
+    path = other.path / name
+    path.mkdir() if content is None else path.write_text(content)
     status(trained.path.parent, as_json=False, watch=False)
     out = capsys.readouterr().out
     assert "interrupted" in out
     assert "other[x]" in out
-    assert read_status(other).detail.startswith(f"{other.lock}: not a lock")
+    assert read_status(other).detail.startswith(f"{path}{words}")
 
 
 def test_numbers_that_were_not_finite_are_left_out(trained: RunFolder) -> None:
