@@ -15,6 +15,8 @@ from hpclab.launch.status_view import show
 from hpclab.run_folder import RunFolder
 
 _WATCH_S = 2.0
+_WATCH_S_PER_RUN = 0.1
+"""Of a big sweep, whose members are a question to Slurm's controller each."""
 _QUESTIONS_AT_ONCE = 8
 
 
@@ -38,7 +40,7 @@ def status(run: Path | None, *, as_json: bool, watch: bool) -> None:
         else:
             shown_in_full = run is not None and [Path(status.run) for status in found] == [RunFolder.at(run).path]
             show(found, clear=watch, one=shown_in_full)
-        if not watch or not interruptible_wait(_WATCH_S):
+        if not watch or not interruptible_wait(max(_WATCH_S, _WATCH_S_PER_RUN * len(found))):
             return
 
 

@@ -361,3 +361,16 @@ def test_a_run_that_came_back_after_a_crash_still_says_what_failed(
     found = read_status(trained)
     assert (found.state, found.detail) == ("no_progress", "3 attempts in a row finished no new iteration")
     assert found.next_commands[0].endswith("--first-error")
+
+
+def test_watching_many_runs_is_no_burden_for_the_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("hpclab.launch.status.interruptible_wait", lambda pause: pauses.append(pause))
+    for number in (1, 50):
+        for name in range(number):
+            (tmp_path / f"run-{name}").mkdir(exist_ok=True)
+            (tmp_path / f"run-{name}" / "run.json").write_text("{}")
+        status(tmp_path, as_json=True, watch=True)
+    assert pauses == [2.0, 5.0]
