@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -351,6 +352,9 @@ def main(arguments: list[str] | None = None) -> None:
     Raises:
         SystemExit: always; 0 when the command did what was asked, 2 when the request was wrong, 130 after Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a locale may lack a character of a run's name
     try:
         code = app(arguments, prog_name="hpclab", standalone_mode=False)
     except HpclabError as error:

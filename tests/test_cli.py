@@ -174,6 +174,14 @@ def test_a_working_folder_that_is_gone_is_one_line(
     assert run(capsys, *line.split()) == (2, "", "the working folder is gone; change to one that is there\n")
 
 
+def test_a_character_that_the_locale_lacks_is_written_out(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("task: cartpole-balance\nrun: {name: \u4e2d}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "hpclab", "config", "show", "a.yaml"]
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    shown = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
+    assert b"name: \\u4e2d\n" in shown.stdout
+
+
 def test_a_full_disk_is_one_line_and_names_the_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

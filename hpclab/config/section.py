@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -14,8 +15,16 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
+_NO_LINE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a script, a command, a path or a config file can hold a text as it is."""
+    return text != "" and _NO_LINE.search(text) is None
+
+
 def _one_line(value: str) -> str:
-    if not value or not value.isprintable():
+    if not is_one_line(value):
         raise ValueError("must be one line of text, not empty; leave it out for none")
     return value
 

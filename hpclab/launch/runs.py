@@ -11,6 +11,7 @@ from typing import Any
 
 from hpclab.config.load import dump_config, load_config
 from hpclab.config.schema import RunConfig
+from hpclab.config.section import is_one_line
 from hpclab.errors import ConfigError
 from hpclab.launch import lock
 from hpclab.launch.ends import close_lost
@@ -63,6 +64,10 @@ def check(run: RunFolder, config: RunConfig, owner: lock.Owner | None = None) ->
     Raises:
         ConfigError: a live owner, settings that an existing run cannot change, or a folder that cannot be written.
     """
+    if not is_one_line(str(run.path)):
+        raise ConfigError(
+            f"{str(run.path)!r}: a run's path must be one line of text; choose another run.name or run.root"
+        )
     _check_writable(run)
     if SweepFolder(run.path).record.exists():
         raise ConfigError(f"{run.path}: holds a sweep, so it cannot hold a run; choose another run.name")

@@ -26,6 +26,16 @@ def test_a_run_is_named_after_its_config_file(tmp_path: Path) -> None:
     assert runs.run_folder(load_config(path), path).path == tmp_path / "runs" / "walk"
 
 
+@pytest.mark.parametrize("name", ["a\nb", "caf\udce9"])
+def test_a_config_file_whose_name_cannot_be_a_runs_writes_nothing(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(f"task: cartpole-balance\nrun: {{root: {tmp_path}/runs}}\n")
+    with pytest.raises(ConfigError, match=r"a run's path must be one line of text; choose another run\.name"):
+        make(path)
+    assert not (tmp_path / "runs").exists()
+    make(path, "run.name=caf\xe9\u200d\xa0b")
+
+
 def test_a_home_folder_that_does_not_exist_is_named(tiny: Path) -> None:
     with pytest.raises(ConfigError, match=r"^run\.root=~nobody-here/runs: there is no such home folder"):
         runs.run_folder(load_config(tiny, ["run.root=~nobody-here/runs"]), tiny)
