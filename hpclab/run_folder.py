@@ -139,8 +139,8 @@ def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> 
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # of a write, which does not know its file
-            error.filename = str(path)
+        if isinstance(error, OSError):
+            _name(error, path)
         raise
     sync_folder(path.parent)
 
@@ -150,5 +150,14 @@ def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        _name(error, path)
+        raise
     finally:
         os.close(descriptor)
+
+
+def _name(error: OSError, path: Path) -> None:
+    """Let an error say of which file it is: that of a write does not know."""
+    if error.filename is None:
+        error.filename = str(path)
