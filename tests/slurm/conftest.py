@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpclab.launch.agent_host import AgentHost
+from hpclab.run_folder import RunFolder
 
 CONFIG = """\
 task: cartpole-balance
@@ -77,6 +78,14 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(CONFIG.format(root=tmp_path / "runs"))
     monkeypatch.chdir(project)
     return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A run that was made; tests of how one is made have one of their own."""
+    folder = RunFolder(tmp_path / "runs" / "tiny")
+    folder.path.mkdir(parents=True)
+    return folder
 
 
 @pytest.fixture

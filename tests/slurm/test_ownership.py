@@ -20,13 +20,6 @@ from tests.slurm.conftest import SBATCH, FakeSlurm
 from tests.slurm.leading import RUNNING, boom, lead, stopped_by
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
-    folder = RunFolder(tmp_path / "runs" / "tiny")
-    folder.path.mkdir(parents=True)
-    return folder
-
-
 @pytest.mark.usefixtures("no_agent")
 @pytest.mark.parametrize("restart", [0, 1])
 def test_a_job_whose_run_was_taken_over_does_not_begin(

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,13 +19,6 @@ from hpclab.run_folder import RunFolder
 from hpclab.worker.spec import Outcome
 from tests.slurm.conftest import FakeSlurm
 from tests.slurm.leading import RUNNING, boom, lead, stopped_by
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
-    folder = RunFolder(tmp_path / "runs" / "tiny")
-    folder.path.mkdir(parents=True)
-    return folder
 
 
 @pytest.mark.usefixtures("no_agent")
