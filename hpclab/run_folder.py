@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,15 +134,13 @@ def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> 
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with errors_named(path), os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException as error:
+    except BaseException:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            _name(error, path)
         raise
     sync_folder(path.parent)
 
@@ -149,15 +149,28 @@ def sync_folder(path: Path) -> None:
     """Flush a folder's entries to disk, so that a rename inside it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    except OSError as error:
-        _name(error, path)
-        raise
+        with errors_named(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _name(error: OSError, path: Path) -> None:
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
     """Let an error say of which file it is: that of a write does not know."""
-    if error.filename is None:
-        error.filename = str(path)
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def existing_part(path: Path) -> Path:
+    """Return a path, or the nearest folder above it that is there."""
+    return next(part for part in (path, *path.parents) if part.exists())
+
+
+def takes_entries(folder: Path) -> bool:
+    """Whether files can be made in a folder: it is one, and its rights let us."""
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -25,7 +25,7 @@ def task_problem(name: str, folder: Path = TASKS_FOLDER) -> str | None:
     module = _read(path)
     if isinstance(module, str):
         return module
-    if "task" in _defined(module) or "*" in _defined(module):
+    if _defined(module) & {"task", "*"}:
         return None
     return f"{path}: defines no function task()"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from hpclab.errors import ConfigError
-from hpclab.run_folder import RunFolder
+from hpclab.run_folder import RunFolder, errors_named
 
 Cause = Literal["completed", "preempted", "timeout", "cancelled", "crashed", "node_failure", "no_progress"]
 Launcher = Literal["in_process", "local", "pseudo_nodes", "slurm"]
@@ -125,16 +125,12 @@ def _attempt(number: int, start: dict[str, Any], end: dict[str, Any] | None) -> 
 
 def _append(run: RunFolder, record: dict[str, Any]) -> None:
     line = (json.dumps(record) + "\n").encode()
-    try:
-        with open(run.jobs, "a+b") as file:  # noqa: PTH123
-            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                line = b"\n" + line  # a crash tore the last one: this one must not be lost with it
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        error.filename = str(run.jobs)  # which a write does not know
-        raise
+    with errors_named(run.jobs), run.jobs.open("a+b") as file:
+        if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+            line = b"\n" + line  # a crash tore the last one: this one must not be lost with it
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _iterations(run: RunFolder, number: int) -> tuple[int | None, int | None]:

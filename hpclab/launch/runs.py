@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from hpclab.launch import lock
 from hpclab.launch.ends import close_lost
 from hpclab.launch.manifest import write_manifest
 from hpclab.launch.sweep_folder import SweepFolder
-from hpclab.run_folder import RunFolder, write_atomic
+from hpclab.run_folder import RunFolder, existing_part, takes_entries, write_atomic
 
 _FIXED = (
     *("task", "actor", "critic", "algorithm.name"),
@@ -130,14 +129,14 @@ def opened(
 
 
 def _check_writable(run: RunFolder) -> None:
-    existing = next(folder for folder in (run.path, *run.path.parents) if folder.exists())
+    existing = existing_part(run.path)
     if not existing.is_dir():
         raise ConfigError(f"{existing}: is a file, but run.root and run.name make it a folder; choose another")
-    if not os.access(existing, os.W_OK | os.X_OK):
+    if not takes_entries(existing):
         raise ConfigError(f"{existing}: not writable, so {run.path} cannot be used; choose another run.root")
     for part in (run.submitit, run.path / "logs", run.metrics, run.checkpoints):
         # Slurm ends a job whose log it cannot open as FAILED without a word.
-        if part.exists() and not (part.is_dir() and os.access(part, os.W_OK | os.X_OK)):
+        if part.exists() and not takes_entries(part):
             raise ConfigError(f"{part}: not a folder that can be written; remove it or choose another run.name")
 
 

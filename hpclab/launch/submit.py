@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -100,7 +99,7 @@ def submit_to_slurm(plan: SubmissionPlan, checkout: Checkout | None) -> None:
         print(f"start:      expected {expected_start}")
     print(f"run folder: {plan.run.path}")
     for command in ("status", "logs -f", "cancel"):
-        print(f"  hpclab {command} {shlex.quote(str(plan.run.path))}")
+        print(f"  hpclab {command} {plan.run.argument}")
 
 
 @dispensable_output()

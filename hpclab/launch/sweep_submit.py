@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -113,7 +112,7 @@ def submit_members(sweep: SweepPlan, checkout: Checkout | None) -> None:
         print(f"start:      expected {starts[0]}")
     print(f"sweep:      {sweep.folder.path}")
     for command in ("status", "cancel"):
-        print(f"  hpclab {command} {shlex.quote(str(sweep.folder.path))}")
+        print(f"  hpclab {command} {sweep.folder.shared.argument}")
 
 
 def _opened(sweep: SweepPlan, member: Member, plan: SubmissionPlan) -> AbstractContextManager[runs.OpenRun]:

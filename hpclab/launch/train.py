@@ -12,7 +12,7 @@ from hpclab.launch import runs
 from hpclab.launch.checks import check_batches, check_files
 from hpclab.launch.devices import resolve
 from hpclab.launch.output import dispensable_output
-from hpclab.run_folder import RunFolder
+from hpclab.run_folder import RunFolder, existing_part, takes_entries
 
 EXIT_STOPPED = 130
 """Exit code of a run that saved and stopped before its end: by Ctrl-C, TERM, USR2 or `hpclab cancel`."""
@@ -103,6 +103,6 @@ def check_log_folder(path: Path) -> None:
     Raises:
         ConfigError: it cannot: torchrunx would find out in a process of its own, and nobody would have its logs.
     """
-    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+    existing = existing_part(path.absolute())
+    if not takes_entries(existing):
         raise ConfigError(f"{path}: cannot be torchrunx's log folder: {existing} is not a folder that can be written")

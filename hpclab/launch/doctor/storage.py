@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpclab.launch.doctor.finding import Finding, error, ok, warning
 from hpclab.launch.kernel_cache import VARIABLE
-from hpclab.run_folder import sync_folder, write_atomic
+from hpclab.run_folder import existing_part, sync_folder, takes_entries, write_atomic
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -97,8 +97,8 @@ def check_kernel_cache(variables: Mapping[str, str] = os.environ, *, submits: bo
     if submits and VARIABLE not in variables:
         return ok("kernel cache", "each node's own scratch, in a job")
     path = kernel_cache(variables)
-    existing = next(one for one in (path, *path.parents) if one.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
+    existing = existing_part(path)
+    if not takes_entries(existing):
         return error("kernel cache", f"{path}: not writable", "set WARP_CACHE_PATH in slurm/setup.sh")
     kind = file_system(existing)
     if kind in NETWORK_FILE_SYSTEMS:
